@@ -9,8 +9,8 @@ use godwit_io::synthetic::{Config, Generator, IpVersion, PayloadKind, Size, Tran
 use godwit_packet::{Arena, ArenaConfig, Batch, Layout, Steering};
 
 const BATCH_PACKETS: usize = 256;
-/// Number of packets of one run. The measurement consists of many short runs, so other work of the
-/// machine disturbs only some of them.
+/// Number of packets in one run. The measurement consists of many short runs, so other processes on
+/// the machine disturb only some runs.
 const RUN_PACKETS: usize = 8 * BATCH_PACKETS;
 const RUNS: usize = 4000;
 
@@ -45,9 +45,8 @@ fn print(name: &str, ns: f64) {
     println!("{name:<44} {ns:>10.2} {:>10.1}", 1e3 / ns);
 }
 
-/// Measures the time per packet in nanoseconds for the first of `workers` workers. The time
-/// includes the allocation of a buffer, the generation of the packet, and the release of the
-/// buffer. The function returns the time of the fastest run.
+/// Returns the time per packet in nanoseconds, measured for one of `workers` workers in the fastest
+/// run. The time includes allocating a buffer, generating the packet, and freeing the buffer.
 fn measure(config: &Config, layout: Layout, workers: usize) -> Result<f64, Box<dyn std::error::Error>> {
     let arena = ArenaConfig { layout, packets: 1024, ..ArenaConfig::default() };
     let mut region = Arena::new(arena, 1)?.split().remove(0);

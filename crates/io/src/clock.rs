@@ -4,11 +4,11 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
-/// Source of the time, in nanoseconds since the Unix epoch. The time never decreases.
+/// Clock that gives the time in nanoseconds since the Unix epoch. The time never decreases.
 #[derive(Clone, Debug)]
 pub enum Clock {
-    /// Clock of the machine. It starts with the wall-clock time of the first call in the process
-    /// and is monotonic from then on.
+    /// Clock of the machine. The first reading in the process is the wall-clock time, and all later
+    /// readings are monotonic.
     Machine,
     /// Clock that a test or a simulation sets.
     Virtual(Arc<AtomicU64>),

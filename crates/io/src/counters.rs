@@ -1,5 +1,5 @@
-//! Counters of a port. A single table declares the name, the unit and the description of each
-//! counter. The struct [`PortCounters`] with the values is generated from the same table.
+//! Counters of a port. One table declares the name, the unit and the description of each counter.
+//! The struct [`PortCounters`], which holds the values, is generated from this table.
 
 /// Declaration of one counter. The metrics and the documentation of the counters are generated from
 /// it.

@@ -15,8 +15,8 @@ pub fn pcap_read(bytes: &[u8]) {
     let Some(mut region) = arena.split().pop() else { return };
     let (packets, error) = pcap::read_bytes(bytes.to_vec(), &mut region);
     assert_eq!(region.allocated(), 0);
-    // A record of a capture file consists of a frame and more than 12 other bytes. A file of n
-    // bytes therefore contains at most n / 13 packets.
+    // A record of a capture file contains a frame and more than 12 other bytes. A file of n bytes
+    // therefore contains at most n / 13 packets.
     assert!(packets <= bytes.len() as u64 / 13, "{packets} packets from {} bytes", bytes.len());
     if let Some(error) = error {
         assert!(error.to_string().starts_with("memory: "), "{error}");

@@ -1,5 +1,5 @@
-//! Histogram of durations. It has a fixed size, and adding an entry costs a few instructions.
-//! Quantiles are accurate to 3 %.
+//! Histogram of durations. It has a fixed size, and adding an entry costs a few instructions. Its
+//! quantiles are accurate to 3 %.
 
 mod shared;
 
@@ -46,9 +46,8 @@ impl Histogram {
         self.max = self.max.max(other.max);
     }
 
-    /// Returns a quantile of the entries. It is the smallest value that at least a fraction `share`
-    /// (0 to 1) of the entries does not exceed. The result is accurate to 3 %. Returns 0 if the
-    /// histogram is empty.
+    /// Returns a quantile of the recorded values, accurate to 3 %. `share` is between 0 and 1, and
+    /// 0.5 gives the median. Returns 0 if the histogram is empty.
     pub fn quantile(&self, share: f64) -> u64 {
         let rank = ((self.total as f64 * share).ceil() as u64).clamp(1, self.total.max(1));
         let mut seen = 0;

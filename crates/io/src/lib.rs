@@ -52,8 +52,7 @@ pub struct QueueContext {
     /// Index of the worker that owns the queue.
     pub worker: usize,
     /// Selects the worker that processes a packet. In a software port, such as a packet generator,
-    /// the queues of all workers read the same packets. Each queue returns only the packets of its
-    /// own worker.
+    /// every queue reads all packets and returns only the packets for its worker.
     pub steering: Arc<Steering>,
 }
 
@@ -83,8 +82,8 @@ pub trait Receive: Send {
     /// has then ended. Earlier calls have returned all packets before the failure.
     fn receive(&mut self, region: &mut Region, batch: &mut Batch, packets_max: usize) -> Result<Received, Error>;
 
-    /// Returns a lower bound of the sequence numbers of all packets that the queue has not returned
-    /// yet. The bound is `u64::MAX` after the queue has ended.
+    /// Returns a lower bound for the sequence numbers of all later packets. The bound is `u64::MAX`
+    /// after the queue has ended.
     fn sequence_next(&self) -> u64;
 
     /// Returns the counters of the queue.
@@ -141,9 +140,9 @@ pub trait Transmit: Send {
     /// buffers are freed in this case too.
     fn transmit(&mut self, buffers: &mut Outgoing<'_>, packets: &[Departure]) -> Result<usize, Error>;
 
-    /// Continues the transmission of accepted packets, and frees the buffers of packets that the
-    /// port has sent. The worker calls this method in each iteration of its loop, even if it has no
-    /// packets to send.
+    /// Continues to send accepted packets, and frees the buffers of packets that the port has sent.
+    /// The worker calls this method in each iteration of its loop, even if it has no packets to
+    /// send.
     ///
     /// # Errors
     /// Returns an error if the destination of the packets failed.

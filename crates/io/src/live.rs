@@ -28,18 +28,18 @@ use godwit_packet::{ArenaHandle, Batch, Descriptor, Region, Stamp};
 
 use crate::{Clock, Error, PortCounters, QueueContext, Receive, Transmit};
 
-/// Requirements that a live port, such as a NIC, has for the memory of all packets (the arena). The
-/// program collects the requirements of all ports before it allocates the arena.
+/// Requirements of a live port, such as a NIC, for the memory that holds all packets. The program
+/// collects the requirements of all ports before it allocates this memory.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ArenaNeeds {
     /// Minimum headroom of a received frame, in bytes.
     pub headroom_bytes: usize,
-    /// Minimum and maximum distance between the starts of two buffers, in bytes. Both are powers of
-    /// two. If they are given, all buffers have the same size (layout `slots`). `None` if the port
-    /// copies frames or accepts any buffer.
+    /// Minimum and maximum distance in bytes between the starts of two adjacent buffers. Both are
+    /// powers of two. If they are given, all buffers have the same size. The value is `None` if the
+    /// port copies frames or accepts buffers at any distance.
     pub slot_bytes: Option<(usize, usize)>,
-    /// Number of bytes in front of each buffer that the port's driver uses for itself. It is a
-    /// multiple of 128. If it is not 0, all buffers have the same size (layout `slots`).
+    /// Number of bytes before each buffer that are reserved for the port's driver. The number is a
+    /// multiple of 128. If it is not 0, all buffers have the same size.
     pub prefix_bytes: usize,
     /// Number of bytes that the port's driver may leave free in front of a frame, in addition to
     /// the headroom.
@@ -63,10 +63,10 @@ pub struct LiveContext<'a> {
     /// Memory of all packets. The port may register the whole memory with a driver. The memory
     /// stays mapped until all clones of this handle are dropped.
     pub arena: &'a ArenaHandle,
-    /// Position of each worker's memory in the arena, as a range of bytes.
+    /// Range of bytes in the packet memory that belongs to each worker.
     pub regions: &'a [Range<usize>],
-    /// Distance between the starts of two buffers, in bytes. `None` if buffers have different sizes
-    /// (layout `dense`).
+    /// Distance in bytes between the starts of two adjacent buffers. The value is `None` if buffers
+    /// have different sizes.
     pub slot_bytes: Option<usize>,
     /// Size of a buffer for a frame of maximum length, in bytes.
     pub buffer_bytes: usize,
@@ -78,7 +78,7 @@ pub struct LiveContext<'a> {
 
 /// Configuration of a port that uses a NIC or a kernel network interface.
 pub trait Live: Debug + Send + Sync {
-    /// Returns the requirements of the port on the arena, which is the memory of all packets.
+    /// Returns the requirements of the port for the memory that holds all packets.
     fn needs(&self) -> ArenaNeeds;
 
     /// Checks the values of the configuration without accessing the machine.
@@ -128,7 +128,7 @@ pub trait LivePort: Send + Sync {
     }
 
     /// Creates the receive queue of worker `context.worker`. The program calls this method once per
-    /// worker, and only if the function chain receives packets from the port.
+    /// worker. It does not call the method if the port is used only to send packets.
     ///
     /// # Errors
     /// Returns an error if the queue cannot be set up.
@@ -164,9 +164,9 @@ pub trait LivePort: Send + Sync {
 /// Converts received frames into packets. All ports that use a NIC or a kernel network interface
 /// share this code.
 ///
-/// The sequence number of a packet is its arrival time in nanoseconds, increased if necessary so
-/// that it is unique within the worker. The packets of several workers can therefore be merged in
-/// the order of their arrival.
+/// The sequence number of a packet is its arrival time in nanoseconds, increased if necessary to be
+/// unique within the worker. The packets of several workers can therefore be merged in arrival
+/// order.
 #[derive(Clone)]
 pub struct Arrivals {
     context: QueueContext,
@@ -261,16 +261,16 @@ pub struct Arrived {
     pub flow_hash: Option<u32>,
 }
 
-/// Counters of a queue. The thread of the queue writes them, and other threads can read them at any
-/// time.
+/// Counters of a queue. The thread that uses the queue writes the counters, and other threads can
+/// read them at any time.
 #[derive(Debug, Default)]
 pub struct SharedCounters {
     values: [AtomicU64; PortCounters::COUNT],
 }
 
 impl SharedCounters {
-    /// Makes new values of the counters visible to other threads. Only the thread of the queue
-    /// calls this method.
+    /// Makes new values of the counters visible to other threads. Only the thread that uses the
+    /// queue calls this method.
     #[inline]
     pub fn publish(&self, counters: &PortCounters) {
         for (value, (_, counted)) in self.values.iter().zip(counters.iter()) {

@@ -24,14 +24,14 @@ const CHUNK_BYTES: (usize, usize) = (2048, 4096);
 pub struct Config {
     /// Name of the interface.
     pub interface: String,
-    /// Selects whether the kernel copies frames, or the driver accesses the arena directly.
+    /// Selects whether the kernel copies frames, or the driver accesses the packet memory directly.
     #[serde(default)]
     pub copy: Copy,
     /// Selects where the XDP program runs.
     #[serde(default)]
     pub attach: Attach,
-    /// Whether busy polling is used. The worker then runs the driver's receive processing itself.
-    /// Otherwise, the driver processes received packets after an interrupt.
+    /// Whether busy polling is used. With busy polling, the worker thread runs the receive code of
+    /// the driver. Otherwise, the driver processes received packets after an interrupt.
     #[serde(default)]
     pub busy_poll: bool,
     /// Number of entries of each worker's fill ring and RX ring. It is a power of two.
@@ -57,19 +57,19 @@ fn ring_packets() -> u32 {
     2048
 }
 
-/// Selects whether the kernel copies frames between the driver's memory and the arena, or the
-/// driver accesses the arena directly (zero-copy).
+/// Selects whether the kernel copies frames, or the driver accesses the packet memory directly
+/// (zero-copy).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Copy {
-    /// The driver accesses the arena directly (zero-copy) if it can. Otherwise, the kernel copies
-    /// frames.
+    /// The driver accesses the packet memory directly (zero-copy) if it can. Otherwise, the kernel
+    /// copies frames.
     #[default]
     Auto,
-    /// The kernel always copies frames between the driver's memory and the arena.
+    /// The kernel always copies frames between the driver's memory and the packet memory.
     Always,
-    /// The driver must access the arena directly (zero-copy). Opening the port fails if the driver
-    /// cannot do this.
+    /// The driver must access the packet memory directly (zero-copy). Opening the port fails if the
+    /// driver cannot do this.
     Never,
 }
 

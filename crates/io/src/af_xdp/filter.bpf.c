@@ -32,8 +32,8 @@ enum { RULES_MAX = 64, QUEUES_MAX = 128, ADDRESSES_MAX = 4096 };
 enum take { TAKE_NONE, TAKE_ALL, TAKE_IP, TAKE_ROUTED };
 enum action { ACTION_END, ACTION_TAKE, ACTION_PASS };
 enum counter { TAKEN, PASSED, NO_SOCKET, COUNTERS };
-// Special values of rule fields. A rule whose field `family` is 0 matches both IP versions, and a
-// rule with ANY_PROTOCOL matches every protocol.
+// Special values in filter rules. A rule whose field `family` is 0 matches both IP versions. A rule
+// with ANY_PROTOCOL matches every protocol.
 enum { FAMILY_IPV4 = 4, FAMILY_IPV6 = 6, ANY_PROTOCOL = 256 };
 
 // An IPv6 address in network byte order. IPv4 addresses are stored in the mapped form ::ffff:0:0/96

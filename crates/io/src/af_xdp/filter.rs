@@ -91,12 +91,13 @@ fn mapped(address: IpAddr) -> [u8; 16] {
     }
 }
 
-/// Counters of the XDP program, which counts the frames that it does not pass to a worker.
+/// Counters of frames that the XDP program did not pass to a worker.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct FilterCounters {
-    /// Number of frames that the filter rules or the setting `take` left to the kernel.
+    /// Number of frames that were left to the kernel because of the filter rules or the setting
+    /// `take`.
     pub(super) passed: u64,
-    /// Number of frames that the XDP program selected for a worker, but whose queue had no socket.
+    /// Number of frames that were selected for a worker but arrived in a queue without a socket.
     pub(super) no_socket: u64,
 }
 
@@ -148,8 +149,8 @@ impl Filter {
         map.and_then(|mut map: Array<_, RawSettings>| map.set(0, settings, 0)).map_err(map_error)
     }
 
-    /// Tells the XDP program the IP addresses of this machine. The call returns immediately if the
-    /// addresses have not changed.
+    /// Writes the IP addresses of this machine to the map of the XDP program. The call returns
+    /// immediately if the addresses have not changed.
     pub(super) fn set_addresses(&mut self, mut addresses: Vec<IpAddr>) -> Result<(), Error> {
         addresses.truncate(ADDRESSES_MAX);
         if addresses == self.addresses {
@@ -169,7 +170,7 @@ impl Filter {
         map.and_then(change).map_err(map_error)
     }
 
-    /// Sets the socket that receives the frames that the XDP program selects from a queue.
+    /// Sets the socket that receives the selected frames of an interface queue.
     pub(super) fn set_socket(&mut self, queue: usize, socket: BorrowedFd<'_>) -> Result<(), Error> {
         use std::os::fd::AsRawFd;
         let map = XskMap::try_from(map(&mut self.ebpf, "sockets"));

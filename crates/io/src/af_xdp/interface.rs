@@ -95,7 +95,7 @@ impl Interface {
     /// the interface does not exist.
     pub(super) fn send_drops(&self) -> u64 {
         // The file /proc/thread-self/net/dev lists the interfaces of the calling thread's network
-        // namespace. The directory /sys may show another namespace.
+        // namespace. The directory /sys may show the interfaces of another namespace.
         let text = std::fs::read_to_string("/proc/thread-self/net/dev").unwrap_or_default();
         send_drops_of(&self.name, &text).unwrap_or_default()
     }
@@ -139,8 +139,8 @@ impl Interface {
 /// Returns the number of packets that an interface dropped instead of sending. `text` has the
 /// format of /proc/net/dev (proc_pid_net(5)).
 fn send_drops_of(name: &str, text: &str) -> Option<u64> {
-    /// Index of the counter of dropped transmit packets. It follows eight receive counters and the
-    /// transmit counters `bytes`, `packets` and `errs`.
+    /// Index of the counter of dropped transmit packets. Eight receive counters and three transmit
+    /// counters (`bytes`, `packets` and `errs`) come before it.
     const DROP: usize = 8 + 3;
     let line = text.lines().find_map(|line| line.trim_start().strip_prefix(name)?.strip_prefix(':'))?;
     line.split_whitespace().nth(DROP)?.parse().ok()

@@ -28,7 +28,7 @@ pub(super) struct Settings {
     arena: ArenaHandle,
 }
 
-/// State of the port that workers and the control thread share.
+/// State of the port. The workers and the control thread share it.
 pub(super) struct Shared {
     pub(super) settings: Settings,
     /// Whether the port was stopped. It then takes no more frames.
@@ -36,8 +36,8 @@ pub(super) struct Shared {
     /// MTU of the interface, in bytes. It is the maximum length of a packet without the Ethernet
     /// header.
     pub(super) mtu: AtomicUsize,
-    /// Whether the interface is up and has a carrier. Otherwise, the port refuses packets, because
-    /// the driver would drop them but report them as sent.
+    /// Whether the interface is up and has a carrier. Without a carrier, the port refuses packets,
+    /// because the driver would drop them but report them as sent.
     pub(super) is_up: AtomicBool,
     /// MAC address of the interface, in the lower 48 bits.
     pub(super) mac: AtomicU64,
@@ -48,13 +48,13 @@ pub(super) struct Shared {
 /// State of one interface queue. The control thread and the two queues of a worker (receive and
 /// transmit) share this state.
 pub(super) struct Pair {
-    /// Position of the worker's memory in the arena, as a range of bytes.
+    /// Range of bytes in the packet memory that belongs to the worker.
     pub(super) region: Range<usize>,
-    /// Whether the worker is the first one. Only the first worker reports the counters of the whole
-    /// port.
+    /// Whether the worker is the first one. Only the first worker reports counters that concern the
+    /// whole port.
     pub(super) is_first: bool,
-    /// Generation number of the current socket. It increases when the port replaces the socket. A
-    /// queue with an older number must switch to the new socket.
+    /// Number of the current socket. It increases when the port replaces the socket, and tells the
+    /// receive and transmit queues to switch to the new socket.
     pub(super) generation: AtomicU32,
     pub(super) received: SharedCounters,
     pub(super) sent: SharedCounters,
@@ -116,10 +116,11 @@ struct Monitor {
     interface: Interface,
     /// Last known state of the interface, or `None` while the interface does not exist.
     state: Option<State>,
-    /// XDP program, or `None` if the function chain receives no packets from the port.
+    /// XDP program, or `None` if the port is used only to send packets.
     filter: Option<Filter>,
     addresses_at: Instant,
-    /// Last value of the interface's own counter of packets that it dropped instead of sending.
+    /// Last reading of the kernel's counter of packets that the interface dropped instead of
+    /// sending.
     dropped: u64,
     /// Number of packets that the interface dropped instead of sending, since the port was opened.
     unsent: u64,
@@ -128,7 +129,7 @@ struct Monitor {
     failure: Option<String>,
     notices: Vec<String>,
     no_socket: u64,
-    /// Text for messages that tells where the XDP program runs and whether frames are copied.
+    /// Text for log messages. It states where the XDP program runs and whether frames are copied.
     mode: String,
 }
 
@@ -201,8 +202,8 @@ impl Port {
     }
 }
 
-/// Checks that the interface has one queue per worker. Worker i receives from queue i, so a queue
-/// without a worker would lose its packets.
+/// Checks that the interface has one queue per worker. Worker i receives from queue i, so packets
+/// in a queue without a worker would be lost.
 fn check_queues(interface: &Interface, config: &Config, context: &LiveContext<'_>) -> Result<(), Error> {
     let (receive, transmit) = interface.queues();
     let (name, workers) = (&config.interface, context.workers);
@@ -406,7 +407,7 @@ fn bits([a, b, c, d, e, f]: [u8; 6]) -> u64 {
 }
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    // A thread that panics while it holds the lock leaves no partly written value, because each
-    // value is replaced as a whole. The data behind a poisoned lock is therefore valid.
+    // The data behind a poisoned lock is valid, because each value is replaced as a whole and is
+    // never partly written.
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

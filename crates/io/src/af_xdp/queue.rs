@@ -14,8 +14,8 @@ use super::socket::{ReceiveRings, Socket, TransmitRings};
 use crate::live::Arrivals;
 use crate::{Departure, Error, PortCounters, Receive, Received, Transmit};
 
-/// Minimum number of buffers that are given to the kernel at once. Each transfer writes a cache
-/// line that the driver's core must fetch, so large batches are cheaper.
+/// Minimum number of buffers that are given to the kernel at once. Each transfer makes the driver's
+/// core fetch a cache line, so few large transfers cost less.
 const POST_BUFFERS: usize = 64;
 /// Maximum number of system calls for sending one burst of packets.
 const KICKS_MAX: usize = 64;
@@ -40,8 +40,8 @@ impl Slots {
         Self { start: region.start, slot_bytes, words: vec![0; slots.div_ceil(64)], count: 0 }
     }
 
-    /// Adds a buffer to the set. `offset` is the distance in bytes from the start of the worker's
-    /// memory to the buffer.
+    /// Adds a buffer to the set. The buffer starts `offset` bytes after the start of the worker's
+    /// memory.
     #[inline]
     fn insert(&mut self, offset: usize) {
         let slot = offset / self.slot_bytes;
@@ -64,7 +64,7 @@ impl Slots {
         }
     }
 
-    /// Removes all buffers from the set. Returns their numbers in the arena.
+    /// Removes all buffers from the set. Returns the numbers of the removed buffers.
     fn take_all(&mut self) -> Vec<u32> {
         let mut buffers = Vec::with_capacity(self.count);
         for (index, word) in self.words.iter_mut().enumerate() {
@@ -80,8 +80,8 @@ impl Slots {
     }
 }
 
-/// Returns the number of a buffer. `offset` is the distance in bytes from the start of the arena to
-/// the buffer.
+/// Returns the number of a buffer, which starts `offset` bytes after the start of the packet
+/// memory.
 fn buffer(offset: usize) -> u32 {
     (offset / godwit_packet::BUFFER_UNIT_BYTES) as u32
 }
@@ -128,8 +128,8 @@ impl ReceiveQueue {
         Ok(queue)
     }
 
-    /// Gives free buffers to the kernel for received frames. Does nothing if fewer than
-    /// `buffers_min` buffers are needed.
+    /// Gives free buffers to the kernel for received frames. Does nothing if the kernel needs fewer
+    /// than `buffers_min` buffers.
     fn post(&mut self, region: &mut Region, buffers_min: usize) {
         let room = self.posted_max - self.posted.count;
         if room < buffers_min {
@@ -165,8 +165,8 @@ impl Receive for ReceiveQueue {
             self.socket.kick_receive();
         }
         self.arrivals.read_clock();
-        // Read the stop flag before the RX ring. All packets that the kernel wrote before the stop
-        // are then found.
+        // Read the stop flag before the RX ring, to find all packets that the kernel wrote before
+        // the stop.
         let is_stopped = self.shared.stopped.load(Ordering::Acquire);
         let packets = (self.receive_rings.received.available() as usize).min(packets_max);
         if packets == 0 {
@@ -306,7 +306,7 @@ impl TransmitQueue {
             }
             let Err(error) = self.socket.kick_send() else { continue };
             match error.raw_os_error() {
-                // The kernel has sent the maximum number of packets for one call.
+                // The kernel has sent as many packets as it permits in one call.
                 Some(libc::EAGAIN) => {}
                 // The transmit queue of the interface is full.
                 Some(libc::EBUSY | libc::ENOBUFS) => return Ok(()),
@@ -329,7 +329,7 @@ impl TransmitQueue {
         self.handed_over.take_all().into_iter().for_each(|buffer| buffers.reclaim(buffer));
     }
 
-    /// Makes the kernel send packets, to free entries of the TX ring. Returns whether the ring has
+    /// Frees entries of the TX ring by making the kernel send packets. Returns whether the ring has
     /// room for one more packet.
     #[cold]
     fn make_room(&mut self, buffers: &mut Outgoing<'_>) -> Result<bool, Error> {

@@ -15,7 +15,7 @@ use std::os::fd::{AsRawFd, BorrowedFd};
 use std::ptr::NonNull;
 use std::sync::atomic::{AtomicU32, Ordering};
 
-/// Location of a ring in the memory that the kernel shares with the process.
+/// Location of a ring in the memory that the kernel and the process share.
 pub(super) struct RingLayout {
     pub(super) offsets: libc::xdp_ring_offset,
     /// Offset of the ring for mmap, as defined by the kernel.

@@ -34,7 +34,7 @@ const KICK_PACKETS: u32 = 256;
 /// Parameters for creating an AF_XDP socket.
 pub(super) struct SocketConfig<'a> {
     pub(super) arena: &'a ArenaHandle,
-    /// Position of the worker's memory in the arena, as a range of bytes.
+    /// Range of bytes in the packet memory that belongs to the worker.
     pub(super) region: Range<usize>,
     pub(super) slot_bytes: usize,
     pub(super) headroom_bytes: usize,
@@ -51,7 +51,7 @@ pub(super) struct SocketConfig<'a> {
 /// the socket.
 pub(super) struct Socket {
     fd: OwnedFd,
-    /// Keeps the arena mapped while the socket exists, because the kernel accesses the arena.
+    /// Keeps the packet memory mapped while the socket exists, because the kernel accesses it.
     _arena: ArenaHandle,
     pub(super) is_zero_copy: bool,
 }
@@ -68,8 +68,8 @@ pub(super) struct TransmitRings {
     pub(super) completed: Consumer<u64>,
 }
 
-/// Creates an AF_XDP socket and binds it to a queue. The buffer addresses in its rings are offsets
-/// from the start of the worker's memory.
+/// Creates an AF_XDP socket and binds it to a queue. The rings of the socket contain buffer
+/// addresses, which are offsets from the start of the worker's memory.
 pub(super) fn open(config: &SocketConfig<'_>) -> Result<(Socket, ReceiveRings, TransmitRings), Error> {
     let on_queue = |operation: &str| format!("{operation} on queue {} of {}", config.queue, config.interface);
     // SAFETY: socket() creates a file descriptor and accesses no memory.
@@ -198,8 +198,8 @@ impl Socket {
         self.fd.as_fd()
     }
 
-    /// Makes the kernel send the packets in the TX ring. If the kernel copies frames, one call
-    /// sends only a limited number of packets.
+    /// Makes the kernel send the packets in the TX ring. In copy mode, one call sends only a
+    /// limited number of packets.
     pub(super) fn kick_send(&self) -> io::Result<()> {
         // SAFETY: the call passes no memory.
         let sent =

@@ -17,16 +17,17 @@ use super::{Checksum, Config, eal};
 use crate::live::{LiveContext, LivePort, SharedCounters};
 use crate::{Error, PortCounters, QueueContext, Receive, Transmit};
 
-/// Number of buffers that the driver net_af_xdp takes for the fill ring. It does not depend on the
+/// Number of buffers that the driver net_af_xdp takes for the fill ring, independent of the
 /// configured ring sizes.
 const FILL_RING: usize = 4096;
 /// Length of the Ethernet header in bytes. The MTU does not include this header.
 const HEADER_BYTES: usize = 14;
-/// Time that the device has to send the packets in its transmit rings before it is stopped.
+/// Maximum time to wait until the device has sent the packets in its transmit rings. After this
+/// time, the device is stopped.
 const DRAIN_TIME: Duration = Duration::from_millis(10);
 
-/// Lock that is held while a device is attached, started or closed. These functions of DPDK are not
-/// thread-safe.
+/// Lock that is held while a device is attached, started or closed, because DPDK does not permit
+/// these calls in several threads at once.
 static CHANGE_LOCK: Mutex<()> = Mutex::new(());
 
 fn lock_changes() -> MutexGuard<'static, ()> {
@@ -105,7 +106,7 @@ impl Port {
         let mut kernel_interface = KernelInterface::of_device(config);
         let unowned =
             kernel_interface.as_mut().and_then(|kernel_interface| kernel_interface.attach_program(config).err());
-        // Set the interface to promiscuous mode here if possible. Otherwise, the driver sets the
+        // Set the interface to promiscuous mode here. If this is not possible, the driver sets the
         // mode.
         let promiscuous = config.promiscuous.unwrap_or(true)
             && !kernel_interface.as_mut().is_some_and(KernelInterface::make_promiscuous);
@@ -418,8 +419,7 @@ fn numa_notices(device: &str, socket: i32, context: &LiveContext<'_>) -> Vec<Str
     notices
 }
 
-/// Returns the number of received packets and the number of sent packets, as counted by DPDK for an
-/// attached device.
+/// Returns the numbers of received and sent packets that DPDK has counted for an attached device.
 pub(super) fn packet_counts(device: &str) -> Option<[u64; 2]> {
     let name = CString::new(device).ok()?;
     let mut stats = Stats::default();

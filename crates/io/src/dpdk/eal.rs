@@ -12,13 +12,14 @@ use crate::Error;
 /// the EAL only once.
 static ARGUMENTS: Mutex<Option<Result<Vec<String>, String>>> = Mutex::new(None);
 
-/// Completes the configured arguments of the EAL with default arguments. Without configured
-/// arguments, DPDK uses no hugepages, and it uses PCI devices only if a port needs one.
+/// Adds default arguments to the configured arguments of the EAL. With the defaults, DPDK uses no
+/// hugepages, and it uses PCI devices only if a port needs one.
 pub(super) fn arguments(given: Option<&[String]>, needs_pci: bool, core: usize) -> Vec<String> {
     let mut all: Vec<String> = vec!["godwit".into()];
     let given = given.unwrap_or_default();
     if given.is_empty() {
-        // DPDK needs memory only for its management data, because all packets are in the arena.
+        // DPDK needs memory only for its management data, because this program allocates the memory
+        // for packets.
         all.extend(["--no-huge", "--no-shconf", "-m", "256"].map(str::to_owned));
         if !needs_pci {
             all.push("--no-pci".into());

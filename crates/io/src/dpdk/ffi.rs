@@ -4,8 +4,8 @@ use std::ffi::{CStr, c_char, c_int, c_uint, c_void};
 
 use crate::Error;
 
-/// Number of bytes in front of each packet buffer. They hold the mempool header, the mbuf, and the
-/// private area of the mbuf.
+/// Number of bytes before each packet buffer. These bytes hold the mempool header, the mbuf, and
+/// the private area of the mbuf.
 pub(super) const PREFIX_BYTES: usize = 256;
 /// Headroom that drivers leave in front of a frame, in bytes.
 pub(super) const HEADROOM_BYTES: usize = 128;
@@ -168,8 +168,8 @@ pub(super) fn field(characters: &[c_char]) -> String {
     characters.iter().take_while(|&&character| character != 0).map(|&character| character as u8 as char).collect()
 }
 
-/// Creates an error for the device `device`. It contains the operation that failed and the text of
-/// DPDK's error number.
+/// Creates an error for the device `device`. The error contains the operation that failed and the
+/// text for DPDK's error number.
 pub(super) fn failed(device: &str, what: &str, number: c_int) -> Error {
     Error::Device { device: device.to_owned(), what: what.to_owned(), reason: reason(number) }
 }

@@ -28,7 +28,7 @@ const FRAME_BYTES: usize = 2048;
 const FILLED_AT_ONCE: u16 = 2048;
 
 /// Returns the number of entries of the receive ring. With net_af_xdp, the ring has an entry for
-/// each buffer that the kernel may fill. Packets are then lost only if no buffer is free, and the
+/// each buffer that the kernel may fill. Packets are therefore lost only if no buffer is free. The
 /// kernel counts these packets.
 pub(super) fn receive_entries(config: &Config) -> u16 {
     if config.is_af_xdp() { config.receive_ring.max(FILLED_AT_ONCE) } else { config.receive_ring }
@@ -72,9 +72,9 @@ impl KernelInterface {
         Some(Self { name: name.to_owned(), interface: Interface::find(name).ok()?, program: None, promiscuous: None })
     }
 
-    /// Attaches the same XDP program that the driver would attach. The kernel detaches this program
-    /// when the process ends for any reason. The function does nothing if the driver needs no
-    /// program.
+    /// Attaches the XDP program that the driver would otherwise attach. The kernel detaches the
+    /// program when the process ends for any reason. The function does nothing if the driver needs
+    /// no program.
     ///
     /// # Errors
     /// Returns an error if the program cannot be attached. The driver then attaches the program,

@@ -36,7 +36,7 @@ pub struct Config {
     /// Device with its arguments in the syntax of DPDK. It is a PCI address or a virtual device
     /// such as `net_af_packet0,iface=eth1`.
     pub device: String,
-    /// Number of entries of each receive ring. The driver may round this number.
+    /// Number of entries of each receive ring. The driver may round the number.
     #[serde(default = "ring")]
     pub receive_ring: u16,
     /// Number of entries of each transmit ring. The driver may round this number.
@@ -52,7 +52,8 @@ pub struct Config {
     /// Selects what happens to packets with a wrong checksum.
     #[serde(default)]
     pub checksum: Checksum,
-    /// Arguments for the EAL of DPDK, from the section `[dpdk]` of the configuration.
+    /// Arguments for the Environment Abstraction Layer (EAL) of DPDK, from the section `[dpdk]` of
+    /// the configuration.
     #[serde(skip)]
     pub eal: Option<Vec<String>>,
 }
@@ -119,9 +120,9 @@ impl Config {
     }
 }
 
-/// Returns the number of received packets and the number of sent packets, as counted by DPDK for an
-/// attached device. `device` is the name of the device without arguments. A test compares these
-/// numbers with the counters of the port.
+/// Returns the numbers of received and sent packets that DPDK has counted for an attached device.
+/// `device` is the name of the device without arguments. A test compares these numbers with the
+/// counters of the port.
 pub fn packet_counts(device: &str) -> Option<[u64; 2]> {
     device::packet_counts(device)
 }

@@ -23,14 +23,14 @@ use crate::Error;
 use crate::live::LiveContext;
 
 /// Minimum number of free buffers in the pool. If the pool has fewer, it takes buffers from the
-/// worker's memory until it has [`READY_TARGET`].
+/// worker's memory until [`READY_TARGET`] buffers are free.
 const READY_MIN: u32 = 256;
 const READY_TARGET: u32 = 512;
 /// Maximum number of free buffers in the pool. If the pool has more, it returns buffers to the
-/// worker's memory until it has [`READY_TARGET`].
+/// worker's memory until [`READY_TARGET`] buffers are free.
 const READY_MAX: u32 = 1024;
 
-/// The arena, which is registered with DPDK as external memory.
+/// Packet memory that is registered with DPDK as external memory.
 struct RegisteredArena {
     arena: ArenaHandle,
     bytes: usize,
@@ -57,8 +57,8 @@ impl Drop for RegisteredArena {
     }
 }
 
-/// Returns the page size in bytes with which the arena is registered in DPDK. It is the size of
-/// ordinary pages, because DPDK checks no other page size.
+/// Returns the page size in bytes with which the packet memory is registered in DPDK. It is the
+/// size of ordinary pages, because DPDK checks no other page size.
 fn page_bytes(_arena: &ArenaHandle) -> usize {
     4096
 }

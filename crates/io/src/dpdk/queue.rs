@@ -16,7 +16,7 @@ use crate::{Departure, Error, PortCounters, QueueContext, Receive, Received, Tra
 /// remaining packets are refused.
 const TRIES: u32 = 64;
 /// Maximum number of calls in which the queue returns packets after the port was stopped. The limit
-/// ends the queue even if packets keep arriving.
+/// ensures that the queue ends even if packets keep arriving.
 const LAST_CALLS: u32 = 64;
 
 pub(super) struct ReceiveQueue {
@@ -55,8 +55,8 @@ impl ReceiveQueue {
     fn take(&mut self, region: &mut Region, batch: &mut Batch, count: usize) -> Result<(), Error> {
         let rejected_flags = if self.port.drop_bad_checksums { TOO_LONG | BAD_CHECKSUM } else { TOO_LONG };
         let frame_bytes_max = self.port.frame_bytes_max;
-        // For a length of 0, the subtraction wraps around to the largest integer. The comparison
-        // therefore rejects empty packets too.
+        // For a length of 0, the subtraction wraps around to the largest integer, so the comparison
+        // also rejects empty packets.
         let is_rejected = |packet: &Packet| {
             (packet.flags & rejected_flags != 0) | (usize::from(packet.length).wrapping_sub(1) >= frame_bytes_max)
         };

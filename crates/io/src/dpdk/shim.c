@@ -199,8 +199,8 @@ int gw_dpdk_configure(uint16_t port, const struct gw_dpdk_port_config *port_conf
     return 0;
 }
 
-// Sets the RSS table of the device, so that it selects the same queue as the software. Bucket i is
-// assigned to queue i modulo the number of queues.
+// Sets the RSS table of the device. The device then selects the same queue as the software: bucket
+// i belongs to queue i modulo the number of queues.
 static int set_bucket_queues(uint16_t port, uint16_t queues)
 {
     struct rte_eth_dev_info info;
@@ -300,8 +300,8 @@ uint32_t gw_dpdk_receive(struct gw_dpdk_pool *pool, uint16_t port, uint16_t queu
             (flags & RTE_MBUF_F_RX_L4_CKSUM_MASK) == RTE_MBUF_F_RX_L4_CKSUM_BAD)
             packet_flags |= GW_DPDK_BAD_CHECKSUM;
         if (unlikely(mbuf->pool != pool->mempool)) {
-            // This buffer belongs to another worker. This happens if several workers exchange
-            // packets through a net_ring. Copy the packet into a buffer of this worker.
+            // The buffer belongs to another worker, because several workers exchange packets
+            // through a net_ring. Copy the packet into a buffer of this worker.
             struct rte_mbuf *own = rte_pktmbuf_copy(mbuf, pool->mempool, 0, UINT32_MAX);
             rte_pktmbuf_free(mbuf);
             mbuf = own;
@@ -318,8 +318,8 @@ uint32_t gw_dpdk_receive(struct gw_dpdk_pool *pool, uint16_t port, uint16_t queu
         }
         packets[i] = (struct gw_dpdk_packet){
             .buffer = buffer_number_of(pool, mbuf),
-            // Read the buffer address from the mbuf. If the packet came through a net_ring (a DPDK
-            // device in memory), its sender may have changed this address.
+            // Read the buffer address from the mbuf. The sender of the packet may have changed this
+            // address if the packet came through a net_ring, a DPDK device in memory.
             .head = (uint16_t)((uint8_t *)mbuf->buf_addr - (uint8_t *)mbuf - MBUF_BYTES -
                                PRIVATE_BYTES + mbuf->data_off),
             .length = mbuf->data_len,

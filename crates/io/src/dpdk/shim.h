@@ -14,7 +14,8 @@
 
 struct gw_dpdk_pool;
 
-// A packet in the arena. It has the fields of struct gw_descriptor that a port sets.
+// A packet in the packet memory. The struct has those fields of struct gw_descriptor that a port
+// sets.
 struct gw_dpdk_packet {
     uint32_t buffer;    // start of the buffer, in units of 64 bytes from the arena's base
     uint16_t head;      // bytes from the start of the buffer to the frame
@@ -27,8 +28,8 @@ struct gw_dpdk_packet {
 #define GW_DPDK_BAD_CHECKSUM 2u // the device reported a wrong IP, TCP or UDP checksum
 #define GW_DPDK_TOO_LONG     4u // the frame does not fit in one buffer
 
-// Configuration of a mempool whose memory is the part of the arena that one worker owns. The memory
-// consists of slots, and each slot contains one buffer after GW_DPDK_PREFIX_BYTES bytes.
+// Configuration of a mempool that manages the packet memory of one worker. The memory consists of
+// slots. Each slot contains GW_DPDK_PREFIX_BYTES bytes for DPDK, and then one buffer.
 struct gw_dpdk_pool_config {
     uint8_t *arena; // the arena's base
     uint64_t first; // offset of the first slot in the arena, in bytes

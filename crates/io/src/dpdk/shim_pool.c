@@ -48,8 +48,7 @@ static int pool_enqueue(struct rte_mempool *mempool, void *const *objects, unsig
     return 0;
 }
 
-// Moves the buffers that other threads have freed to the list of free buffers that the owner of the
-// pool uses.
+// Moves buffers that other threads have freed to the list from which the pool's owner allocates.
 static void gather(struct gw_dpdk_pool *pool)
 {
     if (__atomic_load_n(&pool->foreign_count, __ATOMIC_RELAXED) == 0)
@@ -166,8 +165,8 @@ struct gw_dpdk_pool *gw_dpdk_pool_create(const char *name, const struct gw_dpdk_
     pool->foreign = calloc(config->slots, sizeof(*pool->foreign));
     if (pool->ready == NULL || pool->foreign == NULL)
         goto failed;
-    // The slots of the arena are already distributed over the memory channels. The mempool
-    // therefore adds no padding between its elements.
+    // The buffers are already distributed over the memory channels. The mempool therefore adds no
+    // padding between its elements.
     pool->mempool = rte_mempool_create_empty(
         name, config->slots, config->stride_bytes - HEADER_BYTES, 0,
         sizeof(struct rte_pktmbuf_pool_private), config->socket, RTE_MEMPOOL_F_NO_SPREAD);

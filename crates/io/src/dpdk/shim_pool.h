@@ -1,4 +1,4 @@
-// The mempool of a worker manages the worker's part of the arena. Each element of the mempool has
+// The mempool of a worker manages the packet memory of the worker. Each element of the mempool has
 // the following parts, with sizes in bytes:
 //
 //     | header 64 | mbuf 128 | private 64 | buffer ...  | to the next slot |
@@ -26,7 +26,7 @@ _Static_assert(sizeof(struct rte_mempool_objhdr) <= HEADER_BYTES,
 
 // Free buffers for the queues of one worker. The thread of the worker uses the list `ready` without
 // a lock. Other threads put the buffers that they free into the list `foreign`. Such a thread sends
-// packets for the worker, or receives them through a net_ring (a DPDK device in memory).
+// packets for the worker, or receives its packets through a net_ring, a DPDK device in memory.
 struct gw_dpdk_pool {
     struct rte_mempool *mempool;
     uint8_t *arena;

@@ -2,8 +2,8 @@
 
 use std::io::{ErrorKind, Read};
 
-/// Maximum number of bytes that [`Input::fill`] can make available at once. The library libpcap
-/// limits records to the same length of 256 KiB.
+/// Maximum number of bytes that [`Input::fill`] can make available at once. It is 256 KiB, the
+/// maximum length of a record in libpcap.
 pub(super) const PIECE_BYTES_MAX: usize = 256 << 10;
 
 /// A data source and the buffer into which it is read. The bytes from `start` to `end` are

@@ -62,7 +62,7 @@ pub enum Format {
 }
 
 impl Format {
-    /// Returns the format that belongs to the extension of a file name.
+    /// Returns the format that the extension of a file name selects.
     pub fn from_path(path: &Path) -> Self {
         match path.extension() {
             Some(extension) if extension.eq_ignore_ascii_case("pcap") => Self::Pcap,
@@ -142,7 +142,7 @@ pub fn frames(path: &Path, frame_bytes_max: usize) -> Result<Vec<Vec<u8>>, Error
 }
 
 /// Reads a complete capture file from memory. Tests and fuzz targets use this function. Returns the
-/// number of packets, and the error that ended the file, if any.
+/// number of packets, and the error that ended the reading, if any.
 #[doc(hidden)]
 pub fn read_bytes(bytes: Vec<u8>, region: &mut godwit_packet::Region) -> (u64, Option<Error>) {
     use std::sync::Arc;

@@ -33,7 +33,7 @@ pub(super) struct Output {
     written_bytes: u64,
 }
 
-/// Tells where the data is stored before the file gets its name.
+/// Location of the data before the file gets its name.
 #[derive(Debug)]
 enum Temporary {
     /// The data was written directly to the path, or the file already has its name.
@@ -107,7 +107,7 @@ impl Output {
     }
 
     /// Writes the remaining data and flushes the file to the disk. Some file systems report a full
-    /// disk only here.
+    /// disk only when the file is flushed.
     pub(super) fn sync(&mut self) -> Result<(), Error> {
         self.flush()?;
         match &self.temporary {
@@ -155,8 +155,8 @@ impl Output {
 impl Drop for Output {
     fn drop(&mut self) {
         if let Temporary::Named(temporary) = &self.temporary {
-            // An error is ignored, because a temporary file that cannot be removed does no harm. A
-            // file that already had the final name is unchanged.
+            // If the temporary file cannot be removed, the error is ignored, because the file does
+            // no harm.
             let _ = fs::remove_file(temporary);
         }
     }

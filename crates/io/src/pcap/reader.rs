@@ -1,9 +1,9 @@
 //! Reads a capture file record by record. Supports the formats pcap and pcapng, both byte orders,
 //! and every time resolution.
 //!
-//! The crate `pcap-parser` parses the structures of the formats, but this file does not use its
-//! readers. These readers lose the error of a failed read, do not report file offsets, and keep the
-//! largest block in memory.
+//! The crate `pcap-parser` parses the structures of the formats. Its readers are not used, because
+//! they lose the error of a failed read, report no file offsets, and keep the largest block in
+//! memory.
 //!
 //! Spec: draft-ietf-opsawg-pcap and draft-ietf-opsawg-pcapng.
 
@@ -57,7 +57,7 @@ pub(super) struct Reader {
     /// Length of the last returned record, in bytes. The next call of [`Reader::next`] removes
     /// these bytes from the buffer.
     held_bytes: usize,
-    /// Number of packets that were read. It includes packets that the reader skips.
+    /// Number of packets that were read, including packets that the reader skipped.
     packets: u64,
 }
 

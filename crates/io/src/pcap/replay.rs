@@ -81,8 +81,8 @@ impl Replay {
             replay.advance(index);
         }
         match replay.failure.take() {
-            // A wrong link type is detected when the first packet is read. It is an error of the
-            // whole file, so `open` fails.
+            // The reader detects a wrong link type when it reads the first packet. `open` reports
+            // this error, because it concerns the whole file.
             Some(failure @ Error::LinkType { .. }) => Err(failure),
             failure => {
                 replay.failure = failure;

@@ -12,8 +12,8 @@ use super::output::Output;
 use super::{Format, writer};
 use crate::{Departure, Error, PortCounters, Transmit};
 
-/// Maximum total length in bytes of the frames that wait to be written. If it is exceeded, a worker
-/// that is ahead of the slowest worker waits.
+/// Maximum total length in bytes of the frames that wait to be written. If the total is higher,
+/// workers that are ahead of the slowest worker wait.
 const HELD_BYTES_MAX: usize = 256 << 20;
 
 /// A capture file to which several workers and several ports write packets.
@@ -85,19 +85,19 @@ struct Merge {
     frame_bytes: u64,
     /// Number of packets that are not written to the file yet, and the number of their bytes.
     buffered: (u64, u64),
-    /// Number of packets that were accepted but could not be written, and that no transmit queue
-    /// has counted as refused yet.
+    /// Number of accepted packets that could not be written. A transmit queue later counts these
+    /// packets as refused.
     lost: u64,
 }
 
-/// A frame that waits until all earlier frames are written. The derived comparison of the fields
-/// defines the order of the frames.
+/// A frame that waits until all earlier frames are written. Frames are written in the order that
+/// the comparison of this struct defines.
 #[derive(Debug, PartialEq, Eq, PartialOrd, Ord)]
 struct Held {
     sequence: u64,
     port: u8,
-    /// Index of the packet in its transmit queue. It orders the copies of one packet, which have
-    /// the same sequence number and the same port.
+    /// Index of the packet in its transmit queue. It determines the order of several copies of one
+    /// packet, which have the same sequence number and port.
     nth: u64,
     worker: usize,
     interface: u32,
@@ -115,7 +115,7 @@ impl Sink {
         Self::create_with_limit(path, format, interfaces, workers, HELD_BYTES_MAX)
     }
 
-    /// Lets the program continue after a failed write. The file then ends with the last complete
+    /// Makes the program continue after a failed write. The file then ends with the last complete
     /// packet. This method must be called before the first transmit queue is created.
     pub fn tolerant(mut self) -> Self {
         if let Some(shared) = Arc::get_mut(&mut self.shared) {
@@ -232,12 +232,12 @@ impl Drop for Sink {
 
 impl Shared {
     fn lock(&self) -> MutexGuard<'_, Merge> {
-        // A thread that panics leaves the value of type Merge in a valid state, because each change
-        // is complete before a panic can occur. The data behind a poisoned lock is therefore valid.
+        // The data behind a poisoned lock is valid, because each change of it is complete before a
+        // panic can occur.
         self.merge.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Writes all frames for which no worker can send an earlier frame any more.
+    /// Writes each waiting frame that no worker can precede with an earlier frame any more.
     fn write_settled(&self, merge: &mut Merge) -> Result<(), Error> {
         let Some(mut output) = merge.output.take() else {
             if self.is_tolerant && merge.failure.is_some() {
@@ -350,7 +350,7 @@ impl Transmit for Transmitter {
             });
         }
         let mut merge = self.shared.lock();
-        // The slowest worker never waits here, so at least one worker always makes progress.
+        // The slowest worker never waits here, so at least one worker makes progress at any time.
         while merge.output.is_some()
             && merge.held_bytes > self.shared.held_bytes_max
             && self.settled > merge.watermark()
@@ -394,8 +394,7 @@ impl Transmit for Transmitter {
 }
 
 impl Drop for Transmitter {
-    /// Removes this transmit queue from the computation of the progress. Packets of other workers
-    /// then no longer wait for it.
+    /// Packets of other workers no longer wait for this transmit queue.
     fn drop(&mut self) {
         let mut merge = self.shared.lock();
         if let Some(slots) = merge.settled.get_mut(self.worker) {
