@@ -2,8 +2,7 @@
 //! if the compiler supports it.
 #![forbid(unsafe_code)]
 
-/// Compiler flags of the AVX-512 form, one of the two compiled versions. `native.rs` tests the same
-/// CPU features at run time.
+/// Compiler flags for the AVX-512 version. `native.rs` tests the same CPU features at run time.
 const AVX512: [&str; 8] =
     ["-mavx512f", "-mavx512bw", "-mavx512dq", "-mavx512vl", "-mavx512vbmi", "-mbmi", "-mbmi2", "-mlzcnt"];
 

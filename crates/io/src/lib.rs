@@ -150,12 +150,12 @@ pub trait Transmit: Send {
         Ok(())
     }
 
-    /// Reports that all packets of this worker with a sequence number below `sequence` were sent or
-    /// dropped.
+    /// Reports that this worker has sent or dropped all of its packets with a sequence number below
+    /// `sequence`.
     ///
-    /// A port that merges packets of several workers can then write all packets below this number.
-    /// The worker calls this method often, so the method returns quickly if nothing changed. In the
-    /// last call, `sequence` is `u64::MAX`.
+    /// A port that merges the packets of several workers needs this report to write packets in
+    /// order. The worker calls this method often, so the method returns quickly if nothing changed.
+    /// In the last call, `sequence` is `u64::MAX`.
     ///
     /// # Errors
     /// Returns an error if the destination of the packets failed.

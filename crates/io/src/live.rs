@@ -118,8 +118,8 @@ pub trait Live: Debug + Send + Sync {
 pub trait LivePort: Send + Sync {
     /// Gives the buffers of a worker to the port, before the queues of the worker are created.
     ///
-    /// The program calls this method once per worker, even if the function chain receives no
-    /// packets from the port. Some drivers must fill their receive rings before any other step.
+    /// The program calls this method once per worker, even if the port is used only to send
+    /// packets. Some drivers must fill their receive rings before any other step.
     ///
     /// # Errors
     /// Returns an error if the worker has too few buffers, or if the device does not start.

@@ -23,12 +23,12 @@
 /* Number of text positions in one block. */
 #define BLOCK 4096u
 #define STEP  64u
-/* Number of bytes that the filter reads beyond a step of 64 text positions. */
+/* Number of bytes that the filter reads after the 64 text positions of a step. */
 #define AHEAD 8u
 #define FOLD  0x20202020u
 
-/* Reports a match with the number of its pattern and the offset after its last byte. Returns 0 to
- * end the search.
+/* Reports a match: the number of the pattern, and the offset after the last matching byte. Returns
+ * 0 to end the search.
  */
 typedef int (*gw_literal_found)(void *context, uint32_t pattern, uint64_t end);
 
@@ -63,7 +63,8 @@ static inline uint64_t load8(const uint8_t *at)
     return value;
 }
 
-/* Returns the eight bytes of the text at offset `at`. Bytes after the end of the text are zero. */
+/* Returns the eight bytes of the text that start at offset `at`. Bytes after the end of the text
+ * are zero. */
 static inline uint64_t text8(const struct scan *s, uint64_t at)
 {
     if (at + 8 <= s->length) {
@@ -76,7 +77,8 @@ static inline uint64_t text8(const struct scan *s, uint64_t at)
     return value;
 }
 
-/* Returns the eight bytes of the text at offset `at - back`. Bytes outside the text are zero. */
+/* Returns the eight bytes of the text that start at offset `at - back`. Bytes outside the text
+ * are zero. */
 static inline uint64_t around8(const struct scan *s, uint64_t at, uint32_t back)
 {
     return at >= back ? text8(s, at - back) : text8(s, 0) << ((back - at) * 8);
@@ -104,8 +106,8 @@ static int compare(const struct scan *s, uint32_t id, uint64_t start)
     return s->found(s->context, id, start + length);
 }
 
-/* Compares a whole pattern with the text. The caller has already found that the window, a short
- * part of the pattern, matches at offset `at`.
+/* Compares a whole pattern with the text. A short part of the pattern, its window, is already known
+ * to match at offset `at`.
  */
 static inline int confirm(const struct scan *s, const struct gw_literal_group *g, uint32_t entry,
                           uint64_t at)
@@ -117,8 +119,8 @@ static inline int confirm(const struct scan *s, const struct gw_literal_group *g
     return compare(s, load4(s->image + g->ids_at + (uint64_t)entry * 4), at - position);
 }
 
-/* Compares the text around offset `at` with the entries from `begin` to `end`. An entry holds eight
- * bytes of a pattern, at and around its window.
+/* Compares the text around offset `at` with the entries from `begin` to `end`. Each entry holds
+ * eight consecutive bytes of a pattern.
  */
 static int bucket(const struct scan *s, const struct gw_literal_group *g, uint32_t begin,
                   uint32_t end, uint64_t at)
@@ -153,7 +155,7 @@ static int bucket(const struct scan *s, const struct gw_literal_group *g, uint32
 }
 
 /* Checks the text positions at which the filter found a possible match for one group of patterns.
- * The positions in `list` count from the text offset `base`.
+ * The positions in `list` are relative to the text offset `base`.
  */
 static int verify(const struct scan *s, uint32_t number, const struct list *list, uint64_t base)
 {
@@ -177,8 +179,8 @@ static int verify(const struct scan *s, uint32_t number, const struct list *list
 }
 
 #ifdef GW_AVX512
-/* Looks up 16 bits of `table`, whose indices are in `index`. Appends the text positions of the bits
- * that are set to `list`.
+/* Looks up the 16 bits of `table` whose indices are in `index`. For each bit that is set, appends
+ * its text position to `list`.
  */
 static inline void probe(const uint8_t *table, __m512i index, uint32_t at, struct list *list)
 {
@@ -195,8 +197,8 @@ static inline void probe(const uint8_t *table, __m512i index, uint32_t at, struc
 #endif
 
 /* Looks up 64 text positions in the bit tables, and appends those with a possible match to lists.
- * `bytes` points to the text at offset `at`. AHEAD more bytes must be readable after the 64
- * positions.
+ * `bytes` points to the text at offset `at`. At least AHEAD bytes after the 64 positions must be
+ * readable.
  */
 static inline void filter_step(const struct scan *s, const uint8_t *bytes, uint32_t at, int is_long,
                                int is_medium, struct list *longs, struct list *mediums)
@@ -239,8 +241,8 @@ static inline void filter_step(const struct scan *s, const uint8_t *bytes, uint3
 #endif
 }
 
-/* Looks up the hits of the first table in the tables of groups 0 and 1, the longest patterns.
- * Appends the remaining hits to the list of each group.
+/* Checks the hits of the first table against the tables of groups 0 and 1, which hold the longest
+ * patterns. Appends the remaining hits to the list of each group.
  */
 static void second_tables(const struct scan *s, uint64_t base, const struct list *longs,
                           struct list *eight, struct list *four)
@@ -259,8 +261,8 @@ static void second_tables(const struct scan *s, uint64_t base, const struct list
     }
 }
 
-/* Searches a block for patterns of one to three bytes. These patterns are divided into buckets.
- * Tables give, for each byte, the mask of the buckets that may match.
+/* Searches a block for patterns of one to three bytes. These patterns are divided into buckets. For
+ * each byte value, tables contain the mask of the buckets that may match.
  */
 static int short_block(const struct scan *s, uint64_t base, uint64_t end)
 {

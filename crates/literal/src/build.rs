@@ -12,12 +12,12 @@ pub struct Pattern {
     pub nocase: bool,
 }
 
-/// Maximum number of windows (short byte strings), from the start of a pattern, that the builder
-/// considers.
+/// Maximum number of windows that the builder considers per pattern. A window is a short byte
+/// string within the pattern.
 const WINDOWS_MAX: usize = 250;
 
-/// Length of a window, and distance between the text positions that the filter looks up, for each
-/// group with a bit table. Both are in bytes.
+/// For each group of patterns with a bit table, the length of a window and the distance between the
+/// text positions that the filter examines. Both are in bytes.
 const SHAPES: [(usize, usize); 3] = [(8, 4), (4, 4), (3, 2)];
 
 /// Builds the search image of `patterns`. The number of a pattern is its index. `seed` changes the
@@ -34,12 +34,12 @@ struct Builder<'a> {
     bytes: Vec<u8>,
     head: [u32; HEAD_WORDS],
     groups: [[u32; crate::image::GROUP_WORDS]; GROUPS],
-    /// Number of windows that the builder has selected so far, by their hash.
+    /// Number of windows that the builder has selected so far, for each hash value.
     load: Vec<u32>,
     first: Vec<u64>,
 }
 
-/// Window (a short byte string) of a pattern, which the image contains.
+/// Window of a pattern: a short byte string that the search looks for first.
 struct Entry {
     hash: u32,
     pattern: u32,
@@ -92,7 +92,7 @@ impl<'a> Builder<'a> {
         self.head[head::K2] = self.k2;
         self.head[head::PATTERNS] = self.patterns.len() as u32;
         self.head[head::LONGEST] = self.patterns.iter().map(|pattern| pattern.bytes.len() as u32).max().unwrap_or(0);
-        // The search reads eight entries at once, so readable bytes must follow the last entry.
+        // The search reads eight entries at once, so padding must follow the last entry.
         self.bytes.extend_from_slice(&[0; 64]);
         self.head[head::BYTES] = self.bytes.len() as u32;
         let words = self.head.iter().chain(self.groups.iter().flatten());
@@ -158,7 +158,7 @@ impl<'a> Builder<'a> {
         self.write_buckets(number, buckets, back as usize, &entries);
     }
 
-    /// Selects `stride` consecutive windows of the pattern that are rare in traffic. Returns the
+    /// Selects the rarest sequence of `stride` consecutive windows in the pattern. Returns the
     /// position of the first window.
     fn choose(&self, bytes: &[u8], width: usize, stride: usize) -> usize {
         let costs: Vec<f64> = bytes
@@ -206,8 +206,8 @@ impl<'a> Builder<'a> {
         entries.iter().for_each(|entry| self.bytes.push(entry.position as u8));
     }
 
-    /// Returns the eight bytes of the pattern around the window of an entry, and the masks for
-    /// their comparison with the text.
+    /// Returns the eight pattern bytes that an entry holds, and the masks for comparing them with
+    /// the text.
     fn compared(&self, entry: &Entry, back: usize) -> ([u8; 8], [u8; 8]) {
         let pattern = &self.patterns[entry.pattern as usize];
         let (mut values, mut masks) = ([0; 8], [0; 8]);
@@ -222,8 +222,8 @@ impl<'a> Builder<'a> {
     }
 
     /// Writes the tables for patterns of one to three bytes (group 3). The patterns are divided
-    /// into eight buckets. Each of the three tables gives, for a byte, the mask of the buckets that
-    /// may match.
+    /// into eight buckets. For each byte value, each of the three tables contains the mask of the
+    /// buckets that may match.
     fn short_group(&mut self) {
         let mut members: Vec<usize> =
             (0..self.patterns.len()).filter(|index| group_of(self.patterns[*index].bytes.len()) == 3).collect();
@@ -274,8 +274,8 @@ fn folded(window: &[u8]) -> (u32, u32) {
     }
 }
 
-/// Returns the binary logarithm of the number of bits in a table, so that only a few per cent of
-/// the bits are set. The result is limited to the range from `low` to `high`.
+/// Returns the binary logarithm of the number of bits in a table. The size is chosen to set only a
+/// few per cent of the bits. The result is limited to the range from `low` to `high`.
 fn table_bits(entries: usize, low: u32, high: u32) -> u32 {
     (entries.max(1) * 32).next_power_of_two().ilog2().clamp(low, high)
 }

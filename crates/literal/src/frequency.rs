@@ -1,5 +1,5 @@
-//! Estimates how often windows (short byte strings) occur in traffic. The builder selects the
-//! rarest windows of each pattern.
+//! Estimates how often short byte strings, called windows, occur in traffic. The builder selects
+//! the rarest windows of each pattern.
 
 use crate::image::{fold4, fold8, mix};
 
@@ -8,7 +8,8 @@ const BITS: u32 = 18;
 const K1: u32 = 0x9e37_79b1;
 const K2: u32 = 0x85eb_ca77;
 
-/// Counts how often windows (short byte strings) occur in traffic, by their hash.
+/// Counts how often short byte strings occur in traffic. Strings with the same hash share a
+/// counter.
 pub struct Frequencies {
     three: Vec<u32>,
     four: Vec<u32>,
@@ -23,8 +24,8 @@ impl Default for Frequencies {
 }
 
 impl Frequencies {
-    /// Creates the counters before any traffic is counted. All windows of the same length then have
-    /// the same probability.
+    /// Creates counters without any traffic. All windows of the same length then have the same
+    /// probability.
     pub fn new() -> Self {
         let table = || vec![0; 1 << BITS];
         Self { three: table(), four: table(), eight: table(), positions: 0 }
@@ -42,7 +43,7 @@ impl Frequencies {
         }
     }
 
-    /// Returns the estimated probability that a window of 3, 4 or 8 bytes occurs at a given
+    /// Returns the estimated probability that a byte string of length 3, 4 or 8 occurs at a given
     /// position.
     pub fn probability(&self, window: &[u8]) -> f64 {
         let (count, floor) = match window.len() {

@@ -1,5 +1,5 @@
 //! Layout of the search image, the byte array that holds the compiled patterns. Numbers are
-//! little-endian, and offsets count bytes from its start. The same bytes work on every processor.
+//! little-endian on every processor, and offsets are in bytes from the start of the image.
 
 /// Number of groups of patterns, by length.
 pub(crate) const GROUPS: usize = 4;
@@ -26,8 +26,8 @@ pub(crate) mod head {
     pub(crate) const FIRST_AT: usize = 5;
     /// Binary logarithm of the number of bits of the first table.
     pub(crate) const FIRST_BITS: usize = 6;
-    /// Offset of the three tables for patterns of one to three bytes. Each table has 256 entries,
-    /// which give, for a byte, the mask of the buckets that may match.
+    /// Offset of the three tables for patterns of one to three bytes. For each of the 256 byte
+    /// values, a table contains the mask of the buckets that may match.
     pub(crate) const SHORT_AT: usize = 7;
     /// Length of the longest pattern, bytes.
     pub(crate) const LONGEST: usize = 8;
@@ -52,8 +52,8 @@ pub(crate) mod group {
     pub(crate) const MASKS_AT: usize = 6;
     /// Offset of the pattern numbers of the entries.
     pub(crate) const IDS_AT: usize = 7;
-    /// Offset of the window positions. For each entry, one byte gives the position of its window in
-    /// the pattern.
+    /// Offset of the window positions. One byte per entry gives the position of the entry's window
+    /// in the pattern.
     pub(crate) const POSITIONS_AT: usize = 8;
     /// Number of entries.
     pub(crate) const ENTRIES: usize = 9;
@@ -61,9 +61,9 @@ pub(crate) mod group {
     pub(crate) const BACK: usize = 10;
 }
 
-/// Size of a pattern record in bytes. The record gives the offset and the length of the pattern. At
-/// this offset are the bytes of the pattern and then its masks, each padded to a multiple of eight
-/// bytes.
+/// Size of a pattern record in bytes. The record contains the offset and the length of the pattern.
+/// The bytes of the pattern start at this offset, and its masks follow. Both are padded to a
+/// multiple of eight bytes.
 pub(crate) const PATTERN_BYTES: usize = 8;
 
 /// Image of a set of patterns.
@@ -139,8 +139,8 @@ impl Image {
 /// Bits that a letter has in lower case only.
 pub(crate) const FOLD: u64 = 0x2020_2020_2020_2020;
 
-/// Returns four bytes with letters in lower case. Some other bytes change as well, which only makes
-/// the filter less exact.
+/// Returns four bytes with letters in lower case. The conversion also changes some bytes that are
+/// not letters, which only makes the filter less exact.
 pub(crate) fn fold4(bytes: &[u8]) -> u32 {
     u32::from_le_bytes([bytes[0], bytes[1], bytes[2], bytes[3]]) | FOLD as u32
 }

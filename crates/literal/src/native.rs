@@ -1,12 +1,11 @@
-//! Calls the forms (compiled versions) of the search in C, and selects the fastest form for this
-//! CPU.
+//! Calls the compiled versions of the search in C, and selects the fastest version for this CPU.
 
 use std::ffi::c_void;
 use std::sync::OnceLock;
 
 use crate::Image;
 
-/// Form of the search code. Each form is a separately compiled version.
+/// Version of the search code.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Form {
     /// Version in Rust, with which the other versions are compared.
@@ -98,11 +97,11 @@ unsafe extern "C" fn found<F: FnMut(u32, usize) -> bool>(context: *mut c_void, p
     i32::from(closure(pattern, end as usize))
 }
 
-/// Searches `text` with one form of the search code. Returns whether the search reached the end of
-/// the text.
+/// Searches `text` with one version of the search code. Returns whether the search reached the end
+/// of the text.
 ///
 /// # Panics
-/// Panics if this CPU does not support the form.
+/// Panics if this CPU does not support the version.
 pub(crate) fn scan<F: FnMut(u32, usize) -> bool>(form: Form, image: &Image, text: &[u8], mut closure: F) -> bool {
     assert!(form.is_supported(), "{form:?} is not supported by this CPU");
     let Some(function) = form.function() else { return image.scan_rust(text, &mut closure) };

@@ -1,10 +1,10 @@
-//! Reference implementation of the search. It needs no image, and compares every pattern at every
+//! Reference implementation of the search. It compares every pattern with the text at every
 //! position.
 
 use crate::Pattern;
 
-/// Returns all matches as sorted pairs. A pair holds the number of the pattern and the offset after
-/// its last byte.
+/// Returns all matches as sorted pairs. A pair holds the number of the pattern and the text offset
+/// after the match.
 pub fn find_all(patterns: &[Pattern], text: &[u8]) -> Vec<(u32, usize)> {
     let mut matches = Vec::new();
     for (id, pattern) in patterns.iter().enumerate() {

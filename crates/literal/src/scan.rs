@@ -1,4 +1,4 @@
-//! Searches a text with an image, the compiled form of the patterns. This Rust code and the two
+//! Searches a text for patterns that were compiled into an image. This Rust code and the two
 //! versions in C perform the same steps.
 
 use crate::image::{FOLD, Image, PATTERN_BYTES, group, head, mix};
@@ -9,7 +9,7 @@ type Found<'f> = &'f mut dyn FnMut(u32, usize) -> bool;
 
 impl Image {
     /// Calls `found` for each match of a pattern in `text`, with the number of the pattern and the
-    /// offset after its last byte. Each match is reported once, in no particular order.
+    /// text offset after the match. Each match is reported once, in no particular order.
     pub fn scan(&self, text: &[u8], mut found: impl FnMut(u32, usize)) {
         self.scan_until(text, |pattern, end| {
             found(pattern, end);
@@ -23,11 +23,11 @@ impl Image {
         self.scan_with(Form::best(), text, found)
     }
 
-    /// Searches with one form (compiled version) of the search code until `found` returns false.
-    /// Returns whether the search reached the end of `text`.
+    /// Searches with one compiled version of the search code until `found` returns false. Returns
+    /// whether the search reached the end of `text`.
     ///
     /// # Panics
-    /// Panics if this CPU does not support the form.
+    /// Panics if this CPU does not support the version.
     pub fn scan_with(&self, form: Form, text: &[u8], found: impl FnMut(u32, usize) -> bool) -> bool {
         native::scan(form, self, text, found)
     }
@@ -140,7 +140,8 @@ impl Image {
     }
 }
 
-/// Returns the eight bytes of the text at offset `at`. Bytes after the end of the text are zero.
+/// Returns the eight bytes of the text that start at offset `at`. Bytes after the end of the text
+/// are zero.
 #[inline]
 fn load(text: &[u8], at: usize) -> u64 {
     match text.get(at..at + 8) {
@@ -154,7 +155,8 @@ fn load(text: &[u8], at: usize) -> u64 {
     }
 }
 
-/// Returns the eight bytes of the text at offset `at - back`. Bytes outside the text are zero.
+/// Returns the eight bytes of the text that start at offset `at - back`. Bytes outside the text are
+/// zero.
 #[inline]
 fn load_before(text: &[u8], at: usize, back: usize) -> u64 {
     match at.checked_sub(back) {

@@ -1,4 +1,5 @@
-//! Loads rule files. For each rule option that is not supported, prints how many rules do not load.
+//! Loads rule files. For each unsupported rule option, prints how many rules fail to load because
+//! of it.
 
 use godwit_nids::rules::{RuleSet, Variables};
 use std::collections::BTreeMap;

@@ -2,11 +2,11 @@
 
 use std::path::PathBuf;
 
-/// Errors that prevent the start. A rule that cannot be loaded is not such an error. It is listed
-/// in [`crate::rules::Unsupported`], and the remaining rules load.
+/// Errors that prevent the start. If a rule cannot be loaded, the other rules still load, and
+/// [`crate::rules::Unsupported`] describes the failed rule.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
-    /// The user must correct the path or the permissions of a rule file.
+    /// A rule file cannot be read. The user must correct the path or the permissions of the file.
     #[error("cannot read rule file {path}: {source}")]
     RuleFile {
         /// Path as configured.

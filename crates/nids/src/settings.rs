@@ -12,17 +12,17 @@ use crate::stream::{Options as StreamOptions, OverlapPolicy, Urgent};
 pub struct Settings {
     /// TCP streams.
     pub stream: StreamOptions,
-    /// Checks the checksums of TCP, UDP and ICMP. Packets with a wrong checksum do not take part in
+    /// Checks the checksums of TCP, UDP and ICMP. Packets with a wrong checksum are excluded from
     /// reassembly.
     pub checksums: bool,
-    /// Number of new bytes in one direction of a TCP stream that must arrive before rules inspect
-    /// them. Each direction has its own value.
+    /// Number of new bytes of a TCP stream that must arrive before rules inspect them, for each
+    /// direction.
     pub chunk_bytes: [u32; 2],
     /// Maximum number of flows.
     pub flows_max: usize,
     /// HTTP parser.
     pub http: HttpOptions,
-    /// Whether inline mode drops packets that are not valid in their TCP connection.
+    /// Whether inline mode drops TCP packets that do not fit the state of their connection.
     pub drop_invalid: bool,
     /// Variables of rule headers.
     pub variables: Variables,
@@ -32,8 +32,8 @@ pub struct Settings {
     pub hash_files: bool,
     /// Memory for the bytes of all streams.
     pub stream_memory_bytes: u64,
-    /// If the memory for streams is used up, packets whose bytes cannot be stored pass without
-    /// inspection. If the value is false, inline mode drops these packets.
+    /// Whether packets pass without inspection if the memory for streams is used up. If the value
+    /// is false, inline mode drops these packets.
     pub fail_open: bool,
     /// Kinds of records that are written.
     pub records: Kinds,

@@ -15,8 +15,8 @@ const PAGE_BYTES: usize = 4096;
 pub enum Layout {
     /// All buffers have the same size. Packets may be freed in any order.
     Slots,
-    /// Buffers have different sizes, because each buffer is as large as its packet needs. They are
-    /// adjacent in a ring. Space becomes free in the order in which the packets arrived.
+    /// Each buffer is only as large as its packet needs. The buffers are adjacent in a ring, and
+    /// space becomes free in the order in which the packets arrived.
     Dense,
 }
 
@@ -38,11 +38,11 @@ pub enum Reuse {
 pub struct ArenaConfig {
     /// Arrangement of the packet buffers in the region of a worker.
     pub layout: Layout,
-    /// Selects which free buffer the next packet gets, for layout `slots`. Layout `dense` always
-    /// uses the space that was freed first.
+    /// Selects which free buffer the next packet gets in the layout `slots`. The layout `dense`
+    /// ignores this setting.
     pub reuse: Reuse,
-    /// Number of buffers of each worker. For layout `dense`, it is the number of buffers of maximum
-    /// size that fit in the ring.
+    /// Number of buffers of each worker. In the layout `dense`, it is the number of buffers of
+    /// maximum size that fit in the ring.
     pub packets: usize,
     /// Maximum length of a frame that a port may receive.
     pub frame_bytes_max: usize,
@@ -51,19 +51,19 @@ pub struct ArenaConfig {
     /// Number of free bytes after a received frame. Functions that append padding or trailers use
     /// this space.
     pub tailroom_bytes: usize,
-    /// Number of bytes by which the tailroom of a frame is reduced. The index is the length of the
-    /// frame modulo 16. Functions that pad frames to whole cipher blocks need less tailroom for
-    /// some lengths. Buffers of layout `dense` are then smaller, so less data is copied to devices.
+    /// Number of bytes by which the tailroom of a frame is reduced, indexed by the frame length
+    /// modulo 16. Functions that pad frames to whole cipher blocks need less tailroom for some
+    /// lengths. Smaller buffers in the layout `dense` reduce the data that is copied to devices.
     pub tailroom_saved: [u8; 16],
     /// Alignment of buffers in bytes, 64 or 128. The copy engines of devices are fastest with 128.
     pub align_bytes: usize,
     /// Number of bytes before each buffer that belong to a port's driver. Only the driver accesses
-    /// these bytes. The number must be a multiple of `align_bytes`. If it is not 0, the size of
-    /// each region is a whole number of pages.
+    /// these bytes. The number must be a multiple of `align_bytes`. If it is not 0, the memory of
+    /// each worker is a whole number of pages.
     pub prefix_bytes: usize,
-    /// Distance in bytes between the starts of two buffers, if a port prescribes it. It must be a
-    /// power of two, and at least the size of a buffer with its prefix. If it is present, the size
-    /// of each region is a whole number of pages.
+    /// Distance in bytes between the starts of two adjacent buffers, if a port prescribes it. It
+    /// must be a power of two, and large enough for a buffer and the bytes before it. If it is
+    /// present, the memory of each worker is a whole number of pages.
     pub slot_bytes: Option<usize>,
 }
 
@@ -91,10 +91,11 @@ impl ArenaConfig {
         needed.next_multiple_of(self.align_bytes)
     }
 
-    /// Returns the distance in bytes between the starts of two buffers in layout `slots`.
+    /// Returns the distance in bytes between the starts of two adjacent buffers in the layout
+    /// `slots`.
     ///
-    /// If no port prescribes the distance, it is an odd multiple of the alignment. The frames of a
-    /// batch are then distributed over all sets of the processor's caches.
+    /// If no port prescribes the distance, it is an odd multiple of the alignment. This distributes
+    /// the frames over all sets of the processor's caches.
     pub(crate) fn slot_stride_bytes(&self) -> usize {
         if let Some(bytes) = self.slot_bytes {
             return bytes;
@@ -223,8 +224,8 @@ impl Arena {
         let (padding_bytes, slot_pitch_bytes) = match self.config.layout {
             Layout::Slots => {
                 let pitch_bytes = self.config.slot_stride_bytes();
-                // A device must not copy the bytes between two buffers if a port's driver uses
-                // these bytes.
+                // A device must not copy the bytes between two buffers if they are reserved for a
+                // port's driver.
                 let free_bytes =
                     if self.config.prefix_bytes > 0 { 0 } else { pitch_bytes - self.config.buffer_bytes() };
                 (free_bytes, Some(pitch_bytes))
@@ -265,7 +266,7 @@ impl ArenaHandle {
         self.memory.base()
     }
 
-    /// Returns the distance in bytes between the starts of two buffers. Returns `None` for
+    /// Returns the distance in bytes between the starts of two adjacent buffers. Returns `None` for
     /// [`Layout::Dense`], in which buffers have different sizes.
     pub fn slot_pitch_bytes(&self) -> Option<usize> {
         self.slot_pitch_bytes

@@ -58,8 +58,8 @@ unsafe impl Plain for Outcome {}
 
 /// Array with a fixed number of values, which are initially zero.
 ///
-/// It behaves like a boxed slice. Its memory starts at a page boundary, or it shares pages with
-/// related arrays. A device holds a handle of type [`Pages`], which keeps the memory allocated.
+/// It behaves like a boxed slice. An array starts at a page boundary, or shares pages with related
+/// arrays. A device holds a handle of type [`Pages`], which keeps the memory allocated.
 pub struct Array<T> {
     pages: Pages,
     /// Offset of the first value in the pages, in bytes.

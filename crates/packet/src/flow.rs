@@ -23,8 +23,8 @@ pub const KEY_BYTES: usize = 40;
 /// addresses and two ports. The last bit of this input selects the last 32 bits of the key.
 const INPUT_BYTES_MAX: usize = KEY_BYTES - 4;
 
-/// Hash key with which both directions of a flow have the same hash (S. Woo and K. Park, "Scalable
-/// TCP session monitoring with symmetric receive-side scaling", KAIST technical report, 2012).
+/// Hash key that gives both directions of a flow the same hash (S. Woo and K. Park, "Scalable TCP
+/// session monitoring with symmetric receive-side scaling", KAIST technical report, 2012).
 pub const SYMMETRIC_KEY: [u8; KEY_BYTES] = {
     let mut key = [0; KEY_BYTES];
     let mut at = 0;
@@ -35,8 +35,8 @@ pub const SYMMETRIC_KEY: [u8; KEY_BYTES] = {
     key
 };
 
-/// Table for one position in the hash input. It contains the contribution to the hash for each
-/// value of the byte at this position.
+/// Table for one byte position in the hash input. For each byte value, it contains the contribution
+/// to the hash.
 type Table = [u32; 256];
 
 /// A Toeplitz hash with a fixed key.
@@ -171,8 +171,8 @@ impl Toeplitz {
 
 /// Returns the table of the input byte at `position`.
 fn table(key: &[u8; KEY_BYTES], position: usize) -> Table {
-    // Each bit of the input byte selects a 32-bit word of the key. All eight words lie within these
-    // 40 bits of the key.
+    // Each bit of the input byte selects a 32-bit part of the key. All eight parts lie within 40
+    // bits of the key.
     let key_bits = key[position..position + 5].iter().fold(0u64, |bits, &byte| bits << 8 | u64::from(byte));
     let mut entries = [0; 256];
     for (value, entry) in entries.iter_mut().enumerate() {
@@ -213,8 +213,9 @@ mod tests {
     ];
 
     /// Test values from "Verifying the RSS hash calculation" in the Windows network driver
-    /// documentation of Microsoft. Each row contains source, source port, destination, destination
-    /// port, hash of the addresses, and hash of the addresses and ports.
+    /// documentation of Microsoft. Each row contains the source address, source port, destination
+    /// address, destination port, the hash of the addresses, and the hash of the addresses and
+    /// ports.
     #[rustfmt::skip]
     const SUITE: [(&str, u16, &str, u16, u32, u32); 8] = [
         ("66.9.149.187", 2794, "161.142.100.80", 1766, 0x323e8fc2, 0x51ccc178),
@@ -263,8 +264,8 @@ mod tests {
 
     #[test]
     fn symmetric_key_covers_all_buckets() {
-        // Each 16-bit input gives a different lower half of the hash. Any number of buckets that is
-        // a power of two is therefore used evenly.
+        // Different 16-bit inputs give different lower halves of the hash. They are therefore
+        // distributed evenly over any number of buckets that is a power of two.
         let toeplitz = Toeplitz::symmetric();
         let mut seen = vec![false; 1 << 16];
         for port in 0..=u16::MAX {

@@ -196,7 +196,7 @@ impl std::fmt::Debug for Image {
     }
 }
 
-/// Reference to the table image of a function. Devices receive table images in this form.
+/// Reference to the table image of a function, which is passed to devices.
 #[derive(Clone, Copy, Debug)]
 pub enum ImageRef<'a> {
     /// A table image that never changes.

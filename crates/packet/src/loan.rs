@@ -40,8 +40,8 @@ pub struct Loan {
     /// Identifier of the region, which is unique in the process.
     pub(crate) region: u64,
     pub(crate) buffers: Vec<Descriptor>,
-    /// Number of packets that the borrowing thread has passed to a port. These packets are no
-    /// longer processed, but their buffers are not free yet.
+    /// Number of packets that the borrowing thread has passed to a port. Their buffers become free
+    /// when the port has sent the packets.
     pub(crate) handed_over: usize,
     /// Buffers that a port has returned. Each number is an offset in the arena, in units of 64
     /// bytes.
@@ -60,7 +60,7 @@ impl Loan {
     }
 }
 
-/// Set of 64-byte units in the region of a worker. An empty set allocates no memory.
+/// Set of 64-byte units in the packet memory of a worker. An empty set allocates no memory.
 #[derive(Debug, Default)]
 pub(crate) struct Units {
     words: Vec<u64>,
@@ -142,8 +142,7 @@ impl Units {
 fn each_word(first: usize, count: usize, mut with: impl FnMut(usize, u64)) {
     let (mut at, end) = (first, first + count);
     if count > 0 && at % 64 + count <= 64 {
-        // This is the usual case. A slot (the memory of one buffer) is aligned to its size, so its
-        // units are rarely in two words.
+        // Usually, all units of a buffer are in one word.
         with(at / 64, (u64::MAX >> (64 - count)) << (at % 64));
         return;
     }
@@ -254,7 +253,7 @@ impl Borrower {
     }
 
     /// Takes a buffer back from a port after the port has sent the packet, as [`Region::reclaim`]
-    /// does. The region checks later that the port really held the buffer.
+    /// does. The buffer's region checks later that the port really held the buffer.
     #[inline]
     pub fn reclaim(&mut self, buffer: u32) {
         self.reclaimed.push(buffer);
@@ -402,8 +401,7 @@ mod tests {
             assert!(panics(|| region.frame(&lent).len()));
             assert!(panics(|| region.buffer_mut(&lent).len()));
             assert!(panics(|| region.lend([&lent])));
-            // This descriptor is invalid, because it starts one unit after the start of the lent
-            // buffer.
+            // The descriptor is invalid, because it starts one unit after the start of the buffer.
             let overlapping = Descriptor { buffer: lent.buffer + 1, room: 1, head: 0, length: 1, ..lent };
             assert!(!region.contains(&overlapping) && region.contains(&kept));
             assert!(panics(|| borrower.frame(&lent).len()));

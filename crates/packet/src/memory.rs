@@ -22,8 +22,7 @@ pub enum Backing {
 /// Memory that is initially zero and starts at a page boundary. It is freed when this value is
 /// dropped.
 ///
-/// Memory of the process is aligned to 2 MiB. A mutable reference gives write access to the bytes.
-/// A shared reference gives read access only.
+/// Memory that the process has mapped is aligned to 2 MiB.
 pub struct Memory {
     base: NonNull<u8>,
     bytes: usize,
@@ -103,8 +102,8 @@ impl Memory {
     }
 
     /// Returns the owner of the memory if a device driver allocated it. Returns `None` for memory
-    /// that the process mapped itself. With this value, a driver recognises the memory that it has
-    /// allocated.
+    /// that the process mapped itself. A driver uses the returned value to recognise memory that it
+    /// has allocated.
     pub fn owner(&self) -> Option<&(dyn Any + Send + Sync)> {
         match &self.owner {
             Owner::Mapping { .. } => None,

@@ -1,5 +1,5 @@
-//! The part of the packet memory that one worker owns. Workers do not share regions, so a region
-//! needs no locks and no atomic operations.
+//! A region is the part of the packet memory that one worker owns. Workers do not share regions, so
+//! a region needs no locks and no atomic operations.
 
 mod bulk;
 mod dense;
@@ -54,24 +54,22 @@ pub struct Region {
     id: u64,
     /// Set of the 64-byte units that belong to buffers that other threads or ports hold.
     ///
-    /// In layout `slots`, the set contains the first unit of a buffer only while the buffer is
-    /// lent. It always contains all other units, so a descriptor that starts at such a unit is
-    /// refused.
+    /// In the layout `slots`, the set contains only the first unit of such a buffer. It also always
+    /// contains every unit at which no buffer starts, because descriptors that start there are
+    /// invalid.
     lent: Units,
-    /// Number of buffers that ports hold. A port holds a buffer to write a received frame into it,
-    /// or to send its frame.
+    /// Number of buffers that ports hold to receive or send frames.
     ///
-    /// The number can be negative for a short time. A port may return a buffer before the thread
-    /// that passed the buffer to the port has reported this.
+    /// The number can be negative for a short time. A port may return a buffer before the sending
+    /// thread has reported that the port held it.
     in_ports: isize,
-    /// Distance in bytes between the starts of two buffers. It is 0 in layout `dense`, in which
-    /// buffers have different sizes.
+    /// Distance in bytes between the starts of two adjacent buffers. It is 0 in the layout `dense`,
+    /// in which buffers have different sizes.
     slot_bytes: usize,
-    /// Quotient of 2^64 and the number of units per slot (the memory of one buffer), rounded up. It
-    /// is 0 if a slot has one unit.
+    /// Quotient of 2^64 and the number of 64-byte units per buffer slot, rounded up. It is 0 if a
+    /// slot has one unit.
     ///
-    /// A multiplication by this quotient gives the offset of a unit in its slot, and is much faster
-    /// than a division.
+    /// A multiplication by this quotient replaces a slow division.
     slot_inverse: u64,
     /// Size of the largest buffer, in units of 64 bytes.
     room_max: u8,
@@ -245,18 +243,17 @@ impl Region {
         self.allocated -= packets.len();
     }
 
-    /// Removes a buffer from use. The buffer counts as freed, but no later packet gets it.
+    /// Removes a buffer from use. The buffer counts as freed, but no later packet uses it.
     ///
-    /// This method is called instead of [`Region::release`] if a device that no longer responds may
-    /// still write to the buffer.
+    /// This method replaces [`Region::release`] if a device that no longer responds may still write
+    /// to the buffer.
     #[cold]
     pub fn quarantine(&mut self, descriptor: &Descriptor) {
         debug_assert!(self.contains(descriptor));
         debug_assert!(self.allocated > 0, "a buffer was returned twice");
         self.allocated -= 1;
         self.quarantined += 1;
-        // In layout `slots`, only buffers in the free list are allocated. This buffer is not added
-        // to the list.
+        // In the layout `slots`, a buffer that is not in the free list is never allocated again.
         if let Buffers::Dense(dense) = &mut self.buffers {
             let unit = descriptor.buffer as usize - self.start / BUFFER_UNIT_BYTES;
             dense.quarantine(unit, u32::from(descriptor.room));
@@ -269,7 +266,7 @@ impl Region {
     }
 
     /// Returns whether this region can still provide a buffer for a frame of maximum length. It
-    /// cannot if nearly all of its memory is in quarantine.
+    /// cannot if nearly all of its memory was removed from use ([`Region::quarantine`]).
     pub fn is_usable(&self) -> bool {
         match &self.buffers {
             Buffers::Slots(slots) => slots.free.len() + self.allocated + self.in_ports() > 0,
@@ -396,8 +393,7 @@ impl Region {
         if self.slot_bytes > 0 { self.lent.has(unit) } else { self.lent.any(unit, usize::from(room)) }
     }
 
-    /// Returns how many of a buffer's 64-byte units the set [`Region::lent`] contains while the
-    /// buffer is lent.
+    /// Returns how many 64-byte units are added to the set [`Region::lent`] when a buffer is lent.
     #[inline(always)]
     fn marks(&self, room: u8) -> usize {
         if self.slot_bytes > 0 { 1 } else { usize::from(room) }

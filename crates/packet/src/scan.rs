@@ -1,7 +1,7 @@
 //! Checks many packet descriptors in one pass, before any code accesses the packets.
 //!
-//! A core that supplies a GPU with packets has about three nanoseconds per packet. On processors
-//! with AVX2, the scan therefore processes eight descriptors at a time.
+//! On processors with AVX2, each step of the scan checks eight descriptors, because a core that
+//! feeds a GPU has about three nanoseconds per packet.
 
 use godwit_abi::{BUFFER_UNIT_BYTES, Descriptor};
 
@@ -31,8 +31,8 @@ pub struct Scan {
     pub head: u32,
     /// Largest distance from the start of a buffer to the end of its frame.
     pub frame_end: u32,
-    /// Total number of frame bytes that a function reads. The function reads at most a given number
-    /// of bytes of each frame.
+    /// Total number of frame bytes that a function reads. It reads at most a fixed number of bytes
+    /// of each frame.
     pub read_bytes: u64,
     /// Whether the frame of at least one descriptor ends after its buffer.
     pub beyond: bool,

@@ -147,8 +147,8 @@ mod tests {
         #[test]
         fn all_versions_return_the_same(numbers in prop::collection::vec((any::<[u64; 4]>(), 0..5_usize), 0..40)) {
             let fours: Vec<Four> = numbers.iter().map(|(four, _)| Four(four.map(AtomicU64::new))).collect();
-            // Each search key is one of the four integers, or a number that is probably not among
-            // them.
+            // Each test searches for one of the four integers, or for a number that is probably not
+            // among them.
             let keys: Vec<u64> = numbers.iter().map(|(four, index)| four.get(*index).copied().unwrap_or(7)).collect();
             let expected = run_scalar(Compare(&fours, &keys));
             prop_assert_eq!(&run(Compare(&fours, &keys)), &expected);

@@ -11,14 +11,14 @@ use crate::flow::Toeplitz;
 /// table.
 pub const BUCKETS: usize = 128;
 
-/// Computes a key that is equal for several flows. All packets with the same key are processed by
-/// the same worker.
+/// Computes a key that selects the worker of a packet. The same worker processes all packets with
+/// the same key.
 ///
 /// A function provides such a key if several flows share its state. For example, all flows through
 /// one IPsec SA share the state of the SA.
 pub trait SteerKey: Send + Sync {
-    /// Returns the key of a packet. Returns `flow_hash` if no state is shared between this packet's
-    /// flow and other flows.
+    /// Returns the key of a packet. Returns `flow_hash` if the packet's flow shares no state with
+    /// other flows.
     fn steer_key(&self, frame: &[u8], parsed: &Parsed, flow_hash: u32) -> u32;
 }
 

@@ -33,9 +33,8 @@ pub(crate) fn cores_of_worker(cores: &[usize], index: usize) -> &[usize] {
 
 /// Returns the CPU cores on which the sender thread of a worker may run.
 ///
-/// The result is a core without a worker, because a worker that polls without sleeping would leave
-/// no time for the sender. If every core has a worker, the result contains all cores, so that the
-/// thread does not inherit the core of its worker.
+/// The result is one core without a worker, because a worker that polls without sleeping would
+/// leave no time for the sender. If every core has a worker, the result contains all cores.
 pub(crate) fn cores_of_sender(cores: &[usize], workers: usize, index: usize) -> &[usize] {
     let first = workers + index;
     cores.get(first..=first).unwrap_or(cores)

@@ -1,5 +1,4 @@
-//! Detects threads that have stopped working: workers that hang, and housekeeping that a bug has
-//! ended.
+//! Detects workers that hang, and a housekeeping thread that has ended because of a bug.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -10,8 +9,8 @@ use crate::observe::report::HealthReport;
 
 /// Time after which a worker that has not completed a loop iteration counts as hung.
 ///
-/// The limit is far above the longest iteration, because a device that does not answer is declared
-/// lost earlier. A worker that the system does not schedule for this time also counts as hung.
+/// No normal loop iteration takes this long, because a device that does not answer is declared lost
+/// earlier. A worker that the system does not schedule for this time also counts as hung.
 const HANG_LIMIT: Duration = Duration::from_secs(10);
 
 /// State of the threads of a run.
@@ -36,7 +35,7 @@ impl Disabled {
     }
 }
 
-/// Number of loop iterations of a worker, and the time at which the number last changed.
+/// Number of loop iterations of a worker, and the time at which this number last changed.
 #[derive(Debug)]
 struct Progress {
     loops: u64,

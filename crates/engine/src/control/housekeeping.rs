@@ -68,7 +68,7 @@ struct Chore {
     name: String,
     interval: Duration,
     due: Instant,
-    /// Error message of the last call. A message is only logged when it differs from this one.
+    /// Error message of the last call. A new message is logged only if it differs.
     last_error: Option<String>,
 }
 
@@ -87,8 +87,9 @@ fn keep(call: &dyn Fn(usize) -> Done, mut chores: Vec<Chore>, disabled: &Disable
 }
 
 impl Chore {
-    /// Calls the periodic work of the function, and logs its error message if the message is new.
-    /// Returns false if the function panicked and must not be called again.
+    /// Does the periodic work of a packet function once. If the work fails, logs the error message
+    /// unless it equals the previous one. Returns false if the function panicked and must not be
+    /// called again.
     fn run(&mut self, call: &dyn Fn(usize) -> Done) -> bool {
         let Ok(done) = catch_unwind(AssertUnwindSafe(|| call(self.function))) else {
             tracing::error!("function `{}`: its housekeeping is disabled after a bug", self.name);

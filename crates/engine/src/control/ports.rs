@@ -23,7 +23,8 @@ pub(crate) struct Ports {
     sources: Vec<Source>,
     exits: Vec<Exit>,
     sinks: Vec<(String, Sink)>,
-    /// Live ports by port number. An entry is `None` if the port is not live or is not open yet.
+    /// Ports of NICs and kernel interfaces, by port number. An entry is `None` for other kinds of
+    /// ports, and for a port that is not open yet.
     live: Vec<Option<Arc<dyn LivePort>>>,
 }
 
@@ -336,8 +337,8 @@ impl Ports {
     }
 }
 
-/// Returns a copy of the port configuration. If the port generates probe packets, the copy gets a
-/// new, empty record of the probe packets.
+/// Returns a copy of the port configuration. If the port generates probe packets, the copy has new,
+/// empty probe statistics.
 fn with_probes(kind: &PortKind) -> PortKind {
     let mut kind = kind.clone();
     if let PortKind::Synthetic(config) = &mut kind

@@ -7,8 +7,8 @@ use godwit_device::{CustomKernel, Program};
 use godwit_function::Function;
 use godwit_packet::ImageRef;
 
-/// Adapter that lets devices run a packet function. It keeps [`Function`] independent of devices,
-/// and [`Program`] independent of functions.
+/// Adapter with which devices run a packet function. The adapter keeps [`Function`] independent of
+/// devices, and [`Program`] independent of functions.
 pub struct FunctionProgram {
     name: String,
     function: Arc<dyn Function>,

@@ -6,7 +6,7 @@ use std::thread;
 
 use crate::control::socket::Commands;
 
-/// Reloads the configuration when another thread sets a flag. The reload runs on its own thread,
+/// Reloads the configuration when another thread sets a flag. The reload runs on a separate thread,
 /// because it waits for packets in flight.
 pub(crate) struct Reloader {
     requested: Arc<AtomicBool>,

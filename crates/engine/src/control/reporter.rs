@@ -171,8 +171,7 @@ impl Reporter {
             finished.unwrap_or_default().iter().map(|worker| worker.placement[function]).collect();
         devices.sort_unstable_by(|one, other| other.cmp(one));
         devices.dedup();
-        // The report of a function with several devices lists all of them, even those without a
-        // packet.
+        // The report of a function lists all of its devices, even those that processed no packet.
         if devices.is_empty() || stage.devices.len() > 1 {
             devices.extend(stage.devices.iter().rev().filter(|&device| !devices.contains(device)).collect::<Vec<_>>());
         }

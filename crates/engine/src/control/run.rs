@@ -56,8 +56,8 @@ impl Engine {
         Ok(Self { parts: setup::build(config, options)?, reload: options.reload.clone() })
     }
 
-    /// Returns which compiled version of each function the engine chose for this machine, and the
-    /// measurements that led to the choice.
+    /// Returns the compiled version that the engine chose for each function on this machine, and
+    /// the measurements behind each choice.
     pub fn choices(&self) -> Vec<Choice> {
         self.parts.devices.choices()
     }
@@ -122,8 +122,8 @@ impl Engine {
             one_at_a_time: Mutex::default(),
             changer,
         });
-        // The threads that start here access parts of the engine. They must end before these parts
-        // are dropped, even if a worker failed.
+        // The threads that start here borrow parts of the engine, so they must end before the
+        // engine is dropped, even if a worker failed.
         let disabled = Disabled::default();
         let housekeeper = match ports.is_replay() {
             false => Housekeeper::start(Arc::clone(&commands), disabled.clone()),

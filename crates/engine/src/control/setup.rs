@@ -49,13 +49,13 @@ pub(crate) struct EngineParts {
     pub(crate) state: Option<Arc<State>>,
 }
 
-/// Keys that select the worker of a packet, depending on the traffic class of the packet.
+/// Steering keys, which select the worker of a packet, for each traffic class.
 ///
 /// Packets of one class pass at most one function that keeps state for many flows
-/// (`config/workers.rs` checks this). That function provides the key of the class.
+/// (`config/workers.rs` checks this). This function provides the steering key for the class.
 struct ClassKeys {
     classifier: Classifier,
-    /// Steering key of each traffic class. If the entry is `None`, the flow hash selects the
+    /// Steering key for each traffic class. If an entry is `None`, the flow hash selects the
     /// worker.
     keys: Vec<Option<Arc<dyn SteerKey>>>,
 }
@@ -69,9 +69,9 @@ impl SteerKey for ClassKeys {
     }
 }
 
-/// Creates the steering, which selects a worker for each packet. If a function keeps state for many
-/// flows, it provides the key for the traffic classes that reach it. The flow hash selects the
-/// worker for all other classes.
+/// Creates the steering, which selects a worker for each packet. A function that keeps state for
+/// many flows provides a key for the traffic classes that reach it. For all other classes, the flow
+/// hash selects the worker.
 fn steering(config: &Config) -> Steering {
     let key_of = |function: usize| config.functions[function].function.steer_key();
     let functions = steering_functions(&config.functions, &config.chain);
@@ -81,8 +81,8 @@ fn steering(config: &Config) -> Steering {
     Steering::new(config.engine.workers, key)
 }
 
-/// Allocates the packet memory (the arena) where the devices can access it. Also chooses the order
-/// in which buffers are reused.
+/// Allocates packet memory that the devices can access, and chooses the order in which buffers are
+/// reused.
 fn arena(config: &Config) -> Result<Arena, Error> {
     let mut arena = config.arena.clone();
     if !config.has_reuse
@@ -92,15 +92,15 @@ fn arena(config: &Config) -> Result<Arena, Error> {
     }
     let workers = config.engine.workers;
     let bytes = Arena::bytes_for(&arena, workers)?;
-    // A device in launch mode without its own memory can access any memory of the process,
+    // A device in launch mode without separate memory can access any memory of the process,
     // including huge pages. Such a device is therefore not listed here.
     let ids_of = |is_wanted: &dyn Fn(&DeviceConfig) -> bool| {
         let used = config.devices.iter().filter(|device| is_used(config, &device.id) && is_wanted(device));
         used.map(|device| device.id.as_str()).collect::<Vec<_>>()
     };
-    // The first device in this list that can provide memory provides it for all packets. Devices in
-    // persistent mode come first, because they cannot work with other memory. Devices that copy
-    // packets are only slower with other memory.
+    // The first device in the list that can allocate packet memory does so for all packets. Devices
+    // in persistent mode come first, because they cannot use other memory. Devices that copy
+    // packets can use it, but are slower.
     let mut ids = ids_of(&|device| device.mode == Mode::Persistent);
     ids.extend(ids_of(&|device| device.mode == Mode::Launch && godwit_device::has_own_memory(&device.id)));
     Ok(Arena::over(godwit_device::arena_memory(&ids, bytes)?, arena, workers)?)
@@ -110,8 +110,8 @@ fn arena(config: &Config) -> Result<Arena, Error> {
 /// restart.
 ///
 /// Returns `None` if no function has such sequence numbers, or if the run is a replay. It also
-/// returns `None` if the configuration comes from no file and names no folder. The keys of such a
-/// configuration are generated.
+/// returns `None` if the configuration names no folder and was not read from a file, because its
+/// keys are then generated.
 fn start_state(config: &Config, options: &Options) -> Result<Option<Arc<State>>, Error> {
     let folder = options.state.as_ref().or(config.engine.state.as_ref());
     let functions = || config.functions.iter().filter_map(|entry| Some((&entry.name, entry.function.durable()?)));

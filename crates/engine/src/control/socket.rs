@@ -105,9 +105,8 @@ impl ControlSocket {
         Ok(Self { listener, path: path.to_owned() })
     }
 
-    /// Waits for a client for at most [`LOOK_INTERVAL`], and returns its connection. If this
-    /// process has no file descriptor left, the function uses the spare descriptor to refuse the
-    /// client.
+    /// Waits for a client for at most [`LOOK_INTERVAL`], and returns its connection. If the process
+    /// has no free file descriptor, the function uses the spare descriptor to refuse the client.
     fn accept(&self, spare: &mut Option<File>, ended: &AtomicBool) -> Option<UnixStream> {
         if !is_readable(&self.listener, LOOK_INTERVAL) {
             return None;
@@ -129,8 +128,8 @@ impl ControlSocket {
     }
 }
 
-/// Opens a spare file descriptor. [`ControlSocket::accept`] closes it to be able to refuse a client
-/// when no other descriptor is left.
+/// Opens a spare file descriptor. [`ControlSocket::accept`] uses it to refuse a client when no
+/// other descriptor is free.
 fn spare_descriptor() -> Option<File> {
     File::open("/dev/null").ok()
 }
@@ -147,7 +146,8 @@ fn is_readable(from: &impl AsFd, limit: Duration) -> bool {
     poll(&mut fds, limit).is_ok_and(|ready| ready > 0)
 }
 
-/// Parts of the engine that control requests and the periodic work of functions access.
+/// Parts of the engine that are needed to answer control requests and to run the periodic work of
+/// functions.
 pub(crate) struct Commands {
     /// Configured name and implementation of each function.
     pub(crate) functions: Vec<(String, Arc<dyn Function>)>,
@@ -229,7 +229,7 @@ fn serve(socket: &ControlSocket, commands: &Commands, ended: &AtomicBool) {
 /// Answers the requests of a client until it disconnects, is idle for too long, or sends a request
 /// that is too long.
 fn serve_client(mut stream: &UnixStream, commands: &Commands, ended: &AtomicBool) {
-    // The listener is non-blocking. On some systems, accepted sockets inherit this property, so it
+    // On some systems, accepted sockets inherit the non-blocking mode of the listener, so the mode
     // is cleared here.
     if stream.set_nonblocking(false).is_err() {
         return;

@@ -25,19 +25,20 @@ pub(crate) struct ChainPlan {
     /// Function numbers in topological order: each function comes before all functions that may
     /// follow it in the chain.
     pub(crate) sequence: Vec<usize>,
-    /// Functions that need packets in arrival order. Packets wait at the gate of such a function
-    /// until they are in order. The index of a function in this list is its gate number.
+    /// Functions that need packets in arrival order. Packets wait before such a function until they
+    /// are in order. The number of this waiting point, called a gate, is the index of the function
+    /// in the list.
     pub(crate) gates: Vec<usize>,
     /// Whether packets leave in arrival order. One entry per port.
     pub(crate) ordered: Vec<bool>,
     /// Frames that each port accepts. The entry is `None` if the port accepts all frames.
     pub(crate) stations: Vec<Option<PortStations>>,
     pub(crate) layout: CounterLayout,
-    /// Part of the function chain that each device executes on its own. If the entry is `None`, the
-    /// device returns packets to the host after each function.
+    /// For each device, the part of the function chain that the device executes without the host.
+    /// If an entry is `None`, the device returns packets to the host after each function.
     pub(crate) chains: Vec<Option<Arc<DeviceChain>>>,
-    /// Input streams of the packers, which group packets into bins (batches for one work-group). A
-    /// bin contains packets of one stream only.
+    /// Input streams of the packers, which group packets into batches. A batch contains packets of
+    /// one stream only.
     pub(crate) streams: Vec<Stream>,
 }
 
@@ -46,36 +47,36 @@ pub(crate) struct Stage {
     /// Configured name of the function.
     pub(crate) name: String,
     pub(crate) function: Arc<dyn Function>,
-    /// Gate at which packets wait until they are in arrival order, before they enter the function.
+    /// Gate at which packets wait before the function until they are in arrival order.
     ///
-    /// The gate is `None` if the function does not need arrival order. It is also `None` if packets
-    /// reach the function only from ports, because they are then in order.
+    /// The value is `None` if the function does not need arrival order, or if packets reach the
+    /// function only from ports.
     pub(crate) gate: Option<usize>,
-    /// Progress of a packet on its way to the function. The value grows with the number of gates
-    /// (points that restore arrival order) before the function.
+    /// Progress of a packet that travels to the function. The value grows with the number of gates
+    /// before the function. A gate restores the arrival order of packets.
     pub(crate) progress: u8,
     pub(crate) counters: FunctionLayout,
-    /// Whether the next stage of a packet depends on its traffic class. It always depends on the
-    /// verdict, the result of the function for the packet.
+    /// Whether the next stage of a packet depends on its traffic class, in addition to the verdict
+    /// of the function.
     pub(crate) is_routed_by_class: bool,
     /// Devices that run the function, as indices into the worker's list of devices. There is at
     /// least one device, and a device that has failed stays in the list.
     pub(crate) devices: Box<[usize]>,
-    /// Index of the packer's input stream for each traffic class. If the field is `None`, all
-    /// classes use the stream whose index is the function number.
+    /// Index of the packer's input stream for each traffic class. If it is `None`, all classes use
+    /// the stream with the number of the function.
     pub(crate) streams: Option<Box<[u16]>>,
 }
 
 impl Stage {
-    /// Returns the progress of a packet that has passed the gate of the function. Such a packet is
-    /// prepared on the worker or waits in a bin (a batch for one kernel call).
+    /// Returns the progress of a packet that has passed the gate of the function, where packets
+    /// wait for arrival order.
     pub(crate) fn progress_inside(&self) -> u8 {
         self.gate.map_or(self.progress, |gate| Order::after(gate + 1))
     }
 }
 
 /// First processing stage of a packet, by ingress port and traffic class. Packets are grouped by
-/// the number of their first stage, which is counted from 0.
+/// the number of their first stage.
 #[derive(Debug)]
 pub(crate) struct Entries {
     /// Number of the first stage for each port and class.
@@ -121,8 +122,8 @@ pub(crate) struct Placement<'a> {
     /// Devices of each function, as indices into `devices`.
     pub(crate) functions: &'a [Box<[usize]>],
     pub(crate) devices: &'a [&'a str],
-    /// Part of the function chain that each device executes on its own. If the entry is `None`, the
-    /// device returns packets to the host after each function.
+    /// For each device, the part of the function chain that the device executes without the host.
+    /// If an entry is `None`, the device returns packets to the host after each function.
     pub(crate) chains: Vec<Option<Arc<DeviceChain>>>,
     pub(crate) streams: &'a Streams,
 }
@@ -151,8 +152,8 @@ impl ChainPlan {
         let layout = CounterLayout::new(contracts, placement.devices.iter().copied());
         let mut sequence: Vec<usize> = (0..functions.len()).collect();
         sequence.sort_by_key(|&index| (ranks[index], index));
-        // This closure returns all pairs of a traffic class and a verdict of a function. The
-        // decider takes both numbers as `u8`, so the casts do not truncate.
+        // The closure returns all pairs of a traffic class and a verdict of a function. Both
+        // numbers fit into `u8`.
         let outcomes_of = |function: usize| {
             let verdicts = functions[function].1.contract().verdicts.len();
             (0..classes.len()).flat_map(move |class| (0..verdicts).map(move |verdict| (class as u8, verdict as u8)))

@@ -27,8 +27,8 @@ use godwit_packet::Descriptor;
 use crate::plan::chain_plan::ChainPlan;
 use crate::plan::epoch::{Epochs, WorkerEpoch};
 
-/// State of plan changes that the control thread and the workers share. A plan describes the
-/// function chain to the workers. Plans are numbered from 0.
+/// State of plan changes, which the control thread and the workers share. A plan describes the
+/// function chain to the workers, and plans are numbered from 0.
 pub(crate) struct PlanChanges {
     epochs: Arc<Epochs>,
     latest: Mutex<(u64, Arc<ChainPlan>)>,
@@ -42,8 +42,8 @@ impl PlanChanges {
         Arc::new(Self { epochs: Epochs::new(workers), latest: Mutex::new((0, plan)), held_ns: AtomicU64::new(0) })
     }
 
-    /// Returns the part of the state that belongs to worker `worker`. It must exist before the
-    /// worker starts. When it is dropped, the worker counts as ended.
+    /// Returns the part of the state that belongs to the worker with index `worker`. The returned
+    /// value must exist before the worker starts. When it is dropped, the worker counts as ended.
     pub(crate) fn of_worker(self: &Arc<Self>, worker: usize) -> WorkerChange {
         WorkerChange {
             epoch: self.epochs.of_worker(worker),
@@ -81,7 +81,8 @@ impl PlanChanges {
     }
 }
 
-/// State of one worker during plan changes. It holds back packets until the worker takes the plan.
+/// State of one worker during plan changes. It contains the new packets that wait until the worker
+/// takes the new plan.
 pub(crate) struct WorkerChange {
     epoch: WorkerEpoch,
     shared: Arc<PlanChanges>,
@@ -94,8 +95,8 @@ pub(crate) struct WorkerChange {
 /// State of a worker that drains packets of the old plan.
 #[derive(Clone, Copy)]
 struct Draining {
-    /// Number of packets that had arrived before the drain began. The drain ends when this many
-    /// packets in total have left the worker.
+    /// Number of packets that had arrived since the start of the worker when the drain began. The
+    /// drain ends when the same number of packets have left the worker.
     until: usize,
     since_ns: u64,
 }
@@ -136,9 +137,9 @@ impl WorkerChange {
     /// Starts or continues the drain of the old plan. Returns the new plan when all packets of the
     /// old plan have left.
     ///
-    /// The worker calls this function once per loop iteration, before it receives packets, while
-    /// [`WorkerChange::is_requested`] returns true. `arrived` and `passed` count the packets that
-    /// have arrived at the worker and left it since its start.
+    /// While [`WorkerChange::is_requested`] returns true, the worker calls this function once per
+    /// loop iteration, before it receives packets. `arrived` and `passed` are the numbers of
+    /// packets that have reached and left the worker since its start.
     pub(crate) fn take(&mut self, arrived: usize, passed: usize, now_ns: u64) -> Option<TakenPlan> {
         let begins = Draining { until: arrived, since_ns: now_ns };
         let Draining { until, since_ns } = *self.draining.get_or_insert(begins);

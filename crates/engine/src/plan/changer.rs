@@ -19,12 +19,12 @@ use crate::plan::build::plan;
 use crate::plan::chain_plan::ChainPlan;
 use crate::plan::change::PlanChanges;
 
-/// Longest time to wait until the packets of the old chain have left. The limit is far above their
-/// normal processing time. The watchdog declares an unresponsive device lost much earlier.
+/// Longest time to wait until the packets of the old chain have left. Packets normally leave much
+/// earlier, and the watchdog declares an unresponsive device lost before this limit.
 const DRAIN_LIMIT: Duration = Duration::from_secs(60);
 
-/// Returns the function whose state determines which worker receives packets, for each traffic
-/// class. An entry is `None` if the flow hash determines the worker.
+/// Returns, for each traffic class, the function whose state determines the worker of the packets.
+/// An entry is `None` if the flow hash determines the worker.
 pub(crate) fn steering_functions(functions: &[FunctionConfig], chain: &Chain) -> Vec<Option<usize>> {
     let keyed = |class: usize| {
         let reached = |index: &usize| chain.is_reached_by(*index, class);
@@ -33,7 +33,7 @@ pub(crate) fn steering_functions(functions: &[FunctionConfig], chain: &Chain) ->
     (0..chain.classes().len()).map(keyed).collect()
 }
 
-/// Changes the function chain. It owns or shares the parts of the engine that a change affects.
+/// Changes the function chain of a running engine.
 pub(crate) struct Changer {
     config: Config,
     devices: Arc<Devices>,
@@ -102,16 +102,16 @@ impl Changer {
 
     /// Reads a chain and gives it to the engine. If the chain is refused, nothing changes.
     ///
-    /// If the packets of the old chain do not leave within the time limit, the change still
-    /// continues, and the function returns an error that reports this.
+    /// If packets of the old chain do not leave within the time limit, the function returns an
+    /// error, but the change still continues.
     fn change(&self, read: impl FnOnce(&Config) -> Result<ChainConfig, ConfigError>) -> Result<ChangeResult, Error> {
         let mut current = self.current.lock().unwrap_or_else(PoisonError::into_inner);
         let started = Instant::now();
         let ChainConfig { classifier, chain, mut warnings } = read(&self.config).map_err(Error::request)?;
         let steering = steering_functions(&self.config.functions, &chain);
         self.check_steering(&current, &classifier, &steering)?;
-        // The new plan may reuse memory on the devices that an earlier plan occupies. This memory
-        // is free when all workers use the current plan.
+        // The new plan may reuse device memory of an earlier plan. This memory is free when all
+        // workers use the current plan.
         if !self.changes.wait(current.number, DRAIN_LIMIT) {
             return Err(Error::request("packets of the previous chain are still in flight: try again later"));
         }

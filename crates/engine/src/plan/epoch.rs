@@ -23,8 +23,8 @@ use std::time::{Duration, Instant};
 
 /// Interval at which a waiting control thread polls for answers.
 const POLL_INTERVAL: Duration = Duration::from_micros(50);
-/// Value that a worker stores as its answer when it ends. The value is greater than the number of
-/// any request.
+/// Request number that a worker stores as its answer when it ends. It is greater than the number of
+/// any real request.
 const ENDED: u64 = u64::MAX;
 
 /// Requests of one kind to all workers, and their answers.
@@ -34,8 +34,8 @@ pub(crate) struct Epochs {
     answers: Box<[Answer]>,
 }
 
-/// Number of the last request that a worker has answered. The value has its own cache line, so that
-/// workers do not slow each other down.
+/// Number of the last request that a worker has answered. Each worker has a separate cache line for
+/// its number, so that workers do not slow each other down.
 #[derive(Debug, Default)]
 #[repr(align(64))]
 struct Answer(AtomicU64);
@@ -47,13 +47,13 @@ impl Epochs {
         Arc::new(Self { requested: AtomicU64::new(0), answers })
     }
 
-    /// Returns the handle with which worker `worker` sees and answers requests. The handle must
-    /// exist before the worker starts.
+    /// Returns the handle with which the worker with index `worker` sees and answers requests. The
+    /// handle must exist before the worker starts.
     pub(crate) fn of_worker(self: &Arc<Self>, worker: usize) -> WorkerEpoch {
         WorkerEpoch { shared: Arc::clone(self), worker, answered: 0 }
     }
 
-    /// Makes a request to all workers and returns its number. The first number is 1.
+    /// Sends a request to all workers and returns the number of the request. Numbers start at 1.
     pub(crate) fn ask(&self) -> u64 {
         self.requested.fetch_add(1, Ordering::AcqRel) + 1
     }
@@ -63,7 +63,7 @@ impl Epochs {
         self.requested.load(Ordering::Acquire)
     }
 
-    /// Returns whether all workers have answered request `number` or a later one.
+    /// Returns whether all workers have answered request `number` or a later request.
     pub(crate) fn is_answered(&self, number: u64) -> bool {
         self.answers.iter().all(|Answer(answer)| answer.load(Ordering::Acquire) >= number)
     }

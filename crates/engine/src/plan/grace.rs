@@ -25,8 +25,9 @@ impl GracePeriods {
         Self(Epochs::new(workers))
     }
 
-    /// Returns the handle with which worker `worker` takes part in grace periods. The handle must
-    /// exist before the worker starts. When it is dropped, the worker counts as ended.
+    /// Returns the handle with which the worker with index `worker` takes part in grace periods.
+    /// The handle must exist before the worker starts. When it is dropped, the worker counts as
+    /// ended.
     pub(crate) fn of_worker(&self, worker: usize) -> WorkerGrace {
         WorkerGrace { epoch: self.0.of_worker(worker), waiting: None }
     }
@@ -41,8 +42,8 @@ impl GracePeriods {
         self.0.is_answered(number)
     }
 
-    /// Starts a grace period and waits until all packets that had arrived before have left the
-    /// workers and devices. Returns false if `limit` expires first.
+    /// Starts a grace period, and waits until all earlier packets have left the workers and
+    /// devices. Returns false if `limit` expires first.
     pub(crate) fn wait(&self, limit: Duration) -> bool {
         self.0.wait(self.0.ask(), limit)
     }
@@ -53,14 +54,14 @@ impl GracePeriods {
 pub(crate) struct WorkerGrace {
     epoch: WorkerEpoch,
     /// Number of the current grace period, and the number of packets that had arrived at its start.
-    /// The grace period ends when this many packets in total have left the worker.
+    /// The grace period ends when the same number of packets have left the worker.
     waiting: Option<(u64, usize)>,
 }
 
 impl WorkerGrace {
     /// Checks whether a grace period begins or ends. The worker calls this function at the end of
-    /// each loop iteration. `arrived` and `passed` count the packets that have arrived at the
-    /// worker and left it since its start.
+    /// each loop iteration. `arrived` and `passed` are the numbers of packets that have reached and
+    /// left the worker since its start.
     #[inline]
     pub(crate) fn poll(&mut self, arrived: usize, passed: usize) {
         if let Some(requested) = self.epoch.requested() {
@@ -70,8 +71,8 @@ impl WorkerGrace {
 
     #[cold]
     fn answer(&mut self, requested: u64, arrived: usize, passed: usize) {
-        // Only one grace period runs at a time. A request that arrives during it starts the next
-        // grace period.
+        // Only one grace period runs at a time. A request that arrives during a grace period starts
+        // the next one.
         let (number, until) = *self.waiting.get_or_insert((requested, arrived));
         if passed >= until {
             self.waiting = None;

@@ -21,8 +21,8 @@ const FRAME_BYTES_MAX: u16 = 16128;
 #[derive(Clone, Debug, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Config {
-    /// Length of frames in bytes, without the frame check sequence (FCS). If a mix contains lengths
-    /// that are too short for the headers, they are increased.
+    /// Length of frames in bytes, without the frame check sequence (FCS). Lengths that are too
+    /// short for the headers are increased.
     pub size: Size,
     /// Number of different flows. If it is 0, every packet has random addresses and ports.
     pub flows: usize,
@@ -51,21 +51,21 @@ pub struct Config {
     pub payload: PayloadKind,
     /// File with one pattern per line, for `payload = "pattern"`.
     pub patterns: Option<PathBuf>,
-    /// Fraction of packets that contain a pattern, from 0 to 1. It is used with `payload =
-    /// "pattern"`. The default 0.3 is the fraction of matching traffic in the thesis on adaptive
-    /// scheduling (University of Crete, 2020, chapter 4).
+    /// Fraction of packets that contain a pattern, from 0 to 1. The key applies to `payload =
+    /// "pattern"`. The default 0.3 is taken from the thesis on adaptive scheduling (University of
+    /// Crete, 2020, chapter 4).
     pub match_ratio: f64,
     /// Seed of all random numbers. A different seed produces different packets with the same
     /// statistical properties.
     pub seed: u64,
     /// Rate at which packets are generated.
     pub rate: Rate,
-    /// File that describes how the rate, the frame lengths and the shares of traffic classes change
-    /// over time. It replaces the keys `rate` and `size`.
+    /// File that describes how the rate, the frame lengths and the proportions of traffic classes
+    /// change over time. It replaces the keys `rate` and `size`.
     pub load: Option<PathBuf>,
     /// Maximum number of packets per worker that wait to be received, if a rate is set. If more
     /// packets wait, the port discards the oldest packets and counts them as missed. With 0, the
-    /// port discards no packets, so the content of the packets never depends on time.
+    /// port discards no packets.
     pub queue_packets: u32,
     /// Number of packets to generate, or 0 for no limit.
     pub packets: u64,
@@ -73,9 +73,9 @@ pub struct Config {
     pub time: Time,
     /// Whether the port computes a digest of all packets that are sent to it.
     pub digest: bool,
-    /// Whether each generated packet contains its sequence number and the time of its generation.
-    /// When such a packet is sent to a port with this setting, the port updates its statistics of
-    /// loss, order and latency.
+    /// Whether each generated packet contains its sequence number and the time of its generation. A
+    /// port with this setting updates its statistics of loss, order and latency for each such
+    /// packet that it sends.
     pub probe: bool,
     /// State that all ports with `probe = true` share during one run. The program that opens the
     /// ports creates it.
@@ -107,8 +107,8 @@ pub enum Transport {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum PayloadKind {
-    /// Random bytes. The first four bytes are specific to the packet. The remaining bytes are
-    /// copied from a pool of 64 KiB of random data.
+    /// Random bytes. The first four bytes differ between packets. All other bytes are copied from
+    /// 64 KiB of random data.
     Random,
     /// The payload consists of zeros.
     Zero,
@@ -117,7 +117,7 @@ pub enum PayloadKind {
     /// may also occur by chance.
     Pattern,
     /// Bytes that the buffer already contained. The port writes no payload, so a benchmark does not
-    /// measure the time for writing it. A NIC would write the payload without using the core.
+    /// measure the time for writing it.
     ///
     /// This kind is possible only with UDP over IPv4 without a checksum (RFC 768). The packets
     /// differ between runs.
@@ -131,8 +131,8 @@ pub enum Time {
     /// Time of the machine's clock. If a rate is set, a packet has the time at which it was due.
     /// Otherwise, it has the time at which its batch was generated.
     Clock,
-    /// Time computed from the rate, without a clock. It starts at the first packet. At `rate =
-    /// "max"`, packets are 1 ns apart. The times are the same in every run.
+    /// Time computed from the rate, without a clock. With `rate = "max"`, packets are 1 ns apart.
+    /// The times are the same in every run.
     Schedule,
 }
 

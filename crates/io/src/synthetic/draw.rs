@@ -7,9 +7,8 @@ use super::units::{Prefix, Size, Span};
 
 /// Returns the random number at `position` in the sequence with the seed `seed`.
 ///
-/// The algorithm is SplitMix64 (Steele, Lea, Flood, OOPSLA '14, figure 15). Its state at each
-/// position is a multiple of a constant. The number at any position can therefore be computed
-/// directly.
+/// The algorithm is SplitMix64 (Steele, Lea, Flood, OOPSLA '14, figure 15). It can compute the
+/// number at any position without the numbers before it.
 #[inline(always)]
 pub(super) fn draw(seed: u64, position: u64) -> u64 {
     let z = seed.wrapping_add(position.wrapping_add(1).wrapping_mul(0x9e37_79b9_7f4a_7c15));
@@ -75,14 +74,14 @@ pub(super) enum Shares {
         min: u16,
         count: u32,
     },
-    /// Limits and lengths in ascending order of the limits. A random number selects the first
-    /// length whose limit is above the number.
+    /// Pairs of a limit and a length, sorted by limit. A random number selects the first length
+    /// whose limit is above the number.
     Mix([(u32, u16); 3]),
 }
 
 impl Shares {
     /// Creates the distribution of the frame lengths in `size`. A length below `headers_bytes` is
-    /// increased to this value.
+    /// increased to `headers_bytes`.
     pub(super) fn new(size: &Size, headers_bytes: u16) -> Self {
         let Some(shares) = size.shares() else {
             let (min, max) = size.bounds();

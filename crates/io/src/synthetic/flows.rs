@@ -1,5 +1,5 @@
-//! Flows that a worker generates. A flow consists of the headers that its packets share. Each flow
-//! is assigned to one worker.
+//! Flows that a worker generates. All packets of a flow have the same addresses and ports. Each
+//! flow is assigned to one worker.
 
 use std::collections::HashSet;
 use std::net::IpAddr;
@@ -20,8 +20,8 @@ use crate::Error;
 /// If all packets have the same length, the headers are complete for a packet whose payload is
 /// zero. For another payload, only the transport checksum must be changed.
 ///
-/// If lengths differ, the length fields and the checksum fields are 0. The partial checksums in
-/// `sums` do not cover these fields.
+/// If lengths differ, the length fields and the checksum fields are 0, and the partial checksums in
+/// `sums` exclude them.
 #[derive(Clone, Copy, Debug)]
 #[repr(align(64))]
 pub(super) struct Flow {
@@ -64,7 +64,7 @@ pub(super) struct PreparedFlows {
     flows: Vec<Flow>,
     /// Remaining header bytes of each flow. The list is empty if all headers fit in the flows.
     tails: Vec<Tail>,
-    /// Flows of each group and traffic class. The index is `group * classes + class`.
+    /// Flows for each pair of a group and a traffic class. The index is `group * classes + class`.
     groups: Vec<Group>,
     /// Number of traffic classes, at least one.
     classes: usize,
@@ -87,8 +87,8 @@ impl PreparedFlows {
         }
     }
 
-    /// Handles groups in which a traffic class has no flow. Packets of this class use the flows of
-    /// another class in the same group. This happens only if a class has few flows.
+    /// Fills gaps where a traffic class has no flow in a group. Packets of the class then use the
+    /// flows of another class in the same group.
     fn fill_empty(&mut self, group: usize) {
         let classes = &mut self.groups[group * self.classes..];
         let Some(other) = classes.iter().copied().find(|class| class.count > 0) else { return };
@@ -120,8 +120,8 @@ impl PreparedFlows {
         &self.tails[index as usize]
     }
 
-    /// Prefetches a flow into the cache. If there are thousands of flows, packets and functions
-    /// evict them from the private caches of the core.
+    /// Prefetches a flow into the cache. Thousands of flows do not stay in the private caches of
+    /// the core.
     #[inline(always)]
     pub(super) fn prefetch(&self, index: u32) {
         #[cfg(target_arch = "x86_64")]
@@ -136,8 +136,8 @@ impl PreparedFlows {
 
 impl Flows {
     /// Creates the flows of a worker, and the schedule of its packets. `frame_bytes` is the length
-    /// of all packets, or `None` if lengths differ. The configured number of flows is created for
-    /// each of `classes`.
+    /// of all packets, or `None` if lengths differ. The function creates the configured number of
+    /// flows for each class in `classes`.
     pub(super) fn new(
         config: &Config,
         shape: Shape,
@@ -158,15 +158,15 @@ impl Flows {
             _ => classes.iter().map(|class| maker(&class.apply(config))).collect(),
         };
         let mut seen = HashSet::with_capacity(config.flows * makers.len());
-        // Every worker generates the flows of all workers, so that all workers agree on them. It
-        // keeps only its own flows.
+        // All workers generate the same list of flows, and each worker keeps only its part of the
+        // list.
         let mut own: Vec<Vec<NewFlow>> = (0..BUCKETS * makers.len()).map(|_| Vec::new()).collect();
         let mut counts = [0; BUCKETS];
         for (class, maker) in makers.iter().enumerate() {
             let seed = draw(config.seed, u64::MAX / 3 - class as u64);
-            // The random numbers may produce the same flow more than once. The number of attempts
-            // is limited, because the prefixes and ports may permit too few different flows. The
-            // function then fails.
+            // The random numbers may produce the same flow more than once. If the prefixes and
+            // ports permit too few different flows, the function fails after a limited number of
+            // attempts.
             let mut attempts = 0..64 * (config.flows as u64 + 64);
             while seen.len() < config.flows * (class + 1) {
                 let attempt = attempts.next().ok_or_else(|| {
@@ -277,8 +277,7 @@ impl FlowMaker {
         headers[transport_at + 2..transport_at + 4].copy_from_slice(&ports[1].to_be_bytes());
         let mut sums = self.shape.sums(&headers);
 
-        // The worker is selected by the headers only, as in a NIC. The frame for this selection
-        // therefore needs no payload.
+        // Only the headers determine the worker, as in a NIC, so this frame needs no payload.
         let mut frame = headers;
         self.shape.set_lengths(sums, self.shape.headers_bytes() as u16, &mut frame);
         let frame = &frame[..self.shape.headers_bytes()];

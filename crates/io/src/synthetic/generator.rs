@@ -17,7 +17,7 @@ use super::schedule::{Cursor, Schedule};
 use super::units::Rate;
 use crate::{Error, PortCounters};
 
-/// Times at which packets are due. A unit of the schedule is a packet or a bit, depending on
+/// Times at which packets are due. The schedule counts packets or bits, depending on
 /// [`Generator::units_per`].
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Pace {
@@ -38,8 +38,7 @@ impl Pace {
         if self.unit_ns == 0.0 {
             return self.start_ns;
         }
-        // For unused entries of a block of packets, `unit` may be below `first`. Nothing reads the
-        // times of these entries.
+        // `unit` may be below `first` for unused entries of a block, whose times are never read.
         self.start_ns.wrapping_add((unit.wrapping_sub(self.first) as f64 * self.unit_ns) as u64)
     }
 }
@@ -62,14 +61,13 @@ pub(super) enum Stop {
 pub struct Generator {
     shape: Shape,
     lengths: Lengths,
-    /// Whether the headers of the prepared flows contain the lengths. This is the case if all
-    /// packets have the same length.
+    /// Whether the prepared headers contain the length fields. They do if all packets have the same
+    /// length.
     has_lengths: bool,
     flows: Flows,
     payload: Payload,
-    /// Whether all packets of a flow have the same headers. The prepared flow then contains
-    /// complete headers. All packets must have the same length, and a payload that is constant or
-    /// has no checksum.
+    /// Whether all packets of a flow have the same headers, which are then prepared completely.
+    /// This requires packets of equal length, and a payload that is constant or has no checksum.
     is_one_frame: bool,
     seed: u64,
     port: u8,
@@ -78,8 +76,8 @@ pub struct Generator {
     /// Position in the schedule of the next packet that may belong to this worker.
     at: Cursor,
     sequence_end: u64,
-    /// Sequence number of the first packet with other frame lengths or other shares of the traffic
-    /// classes. Without such a packet, it is the end of the sequence.
+    /// Sequence number at which the frame lengths or the proportions of traffic classes change
+    /// next. If they do not change any more, it is the end of the sequence.
     until: u64,
     units_per: UnitsPer,
     load: Option<Load>,
@@ -90,14 +88,13 @@ pub struct Generator {
 #[derive(Debug)]
 struct Load {
     program: Arc<Program>,
-    /// Frame lengths for each value of `size` in the load program. The entry of the lengths that
-    /// are in use is `None`, because the generator contains these lengths.
+    /// Frame lengths for each value of `size` in the load program. The entry for the current value
+    /// is `None`, because its lengths are stored in the generator.
     lengths: Vec<Option<Lengths>>,
     /// Index of the frame lengths that are in use.
     size: usize,
-    /// Limits that determine the traffic class of a packet, one for each class. A packet belongs to
-    /// the first class whose limit is above the packet's random number. The list is empty if there
-    /// are no classes.
+    /// One limit for each traffic class. A packet belongs to the first class whose limit is above
+    /// the packet's random number. The list is empty if there are no classes.
     limits: Vec<u32>,
 }
 
@@ -127,12 +124,12 @@ impl<const V6: bool, const TCP: bool, const COPY: usize> Vectorized for FillPrep
 }
 
 /// Number of packets in a block. The flows of all packets of a block are selected before the first
-/// packet is written. A block is large enough for prefetched flows to arrive from memory, and small
-/// enough for the L1 cache.
+/// packet is written. A block is large enough to hide the time of a memory access, and small enough
+/// for the L1 cache.
 const BLOCK_PACKETS: usize = 32;
 
-/// Constant that is combined with the seed. It makes the random numbers that select classes
-/// independent of those that select flows.
+/// Constant that is combined with the seed. It makes the random numbers for classes independent of
+/// the random numbers for flows.
 const CLASS_SEED: u64 = 0x3c6e_f372_fe94_f82b;
 
 /// Number of packets of the next block whose lengths are computed while a block is written. Their
@@ -214,7 +211,8 @@ impl Generator {
         }
     }
 
-    /// Switches to the frame lengths and the class shares of another segment of the load program.
+    /// Switches to the frame lengths and the class proportions of another segment of the load
+    /// program.
     fn enter(&mut self, position: &Position<'_>) {
         let Some(load) = &mut self.load else { return };
         self.until = self.sequence_end.min(position.end);
@@ -262,9 +260,9 @@ impl Generator {
         }
     }
 
-    /// Appends packets of the prepared flows. It first selects the flows of a block of packets, and
-    /// then writes the packets. The prefetched flows arrive in the cache between these steps. Each
-    /// step is a short loop, so the processor can work on several packets at once.
+    /// Appends packets of the prepared flows. It first selects and prefetches the flows for a block
+    /// of packets, and then writes these packets. Each step is a short loop, so the processor can
+    /// work on several packets at once.
     #[inline(always)]
     fn fill_prepared<const V6: bool, const TCP: bool, const COPY: usize>(
         &mut self,
@@ -279,16 +277,16 @@ impl Generator {
         let (frame_bytes_max, steps, fixed_bytes) =
             (region.frame_bytes_max(), self.schedule.steps(), self.lengths.fixed());
         let (mut at, mut counters) = (self.at, self.counters);
-        // Check only whether the last packet of a block is due, if possible. All earlier packets of
-        // the block are then due too. The condition is that the rate counts packets, no packet is
-        // too long, and there are no traffic classes.
+        // If possible, check only whether the last packet of a block is due, because all earlier
+        // packets are then due too. This requires a rate in packets, no packet that is too long,
+        // and no traffic classes.
         let is_plain = self.units_per == UnitsPer::Packet
             && usize::from(self.lengths.longest()) <= frame_bytes_max
             && limits.is_empty();
         // Random number and flow index of each packet of the block.
         let (mut randoms, mut indices) = ([0; BLOCK_PACKETS], [0; BLOCK_PACKETS]);
-        // Number of packets that were examined before each packet of the block. It includes packets
-        // that are too long and were not generated.
+        // Number of packets that were examined before each packet of the block, including packets
+        // that are too long.
         let mut before: [usize; BLOCK_PACKETS] = std::array::from_fn(|packet| packet);
         let mut lengths = [fixed_bytes.unwrap_or(0); BLOCK_PACKETS + NEXT_PACKETS];
         let mut stamps = [Stamp::default(); BLOCK_PACKETS];
@@ -502,9 +500,9 @@ impl Generator {
         }
     }
 
-    /// Skips the oldest packets until at most `units` packets or bits wait. `due` is the number of
-    /// packets or bits that are due. Skipped packets that belong to this worker are counted as
-    /// missed.
+    /// Skips the oldest packets until at most `units` packets or bits wait. `due` is the total
+    /// number of packets or bits that are due. The function counts the skipped packets of this
+    /// worker as missed.
     pub(super) fn miss(&mut self, due: u64, units: u64) {
         let steps = self.schedule.steps();
         while self.at.sequence < self.sequence_end {

@@ -116,7 +116,7 @@ impl Shape {
     }
 
     /// Writes the length fields and the IPv4 checksum. Returns the sum for the transport checksum,
-    /// in which the lengths are included.
+    /// including the lengths.
     #[inline(always)]
     pub(super) fn set_lengths<const N: usize>(self, sums: Sums, frame_bytes: u16, headers: &mut [u8; N]) -> u32 {
         let transport = self.transport_at();

@@ -1,14 +1,13 @@
 //! Lengths of the frames in a sequence of packets. The lengths repeat in a shuffled cycle that
-//! contains each length in the configured proportion. The total length of all packets before a
-//! given packet can therefore be computed without adding their lengths.
+//! contains each length in the configured proportion. The cycle makes it cheap to compute the total
+//! length of all packets before a given packet.
 
 use super::draw::{Shares, draw};
 use super::schedule::{Slot, shuffle};
 use super::units::Size;
 
-/// Number of packets after which the lengths repeat. The number is prime and larger than a round,
-/// which is the period after which the packet schedule repeats. Packets at the same position of
-/// successive rounds therefore have different lengths.
+/// Number of packets after which the lengths repeat. The number is prime, and larger than the
+/// number of packets after which the schedule repeats. The two periods therefore do not coincide.
 const CYCLE_PACKETS: usize = 16519;
 
 /// Frame lengths of all packets in a sequence.
@@ -31,14 +30,14 @@ pub(super) struct Cycle {
 
 impl Lengths {
     /// Creates the frame lengths of a sequence of packets. A length below `headers_bytes` is
-    /// increased to this value.
+    /// increased to `headers_bytes`.
     pub(super) fn new(seed: u64, size: &Size, headers_bytes: u16) -> Self {
         let shares = Shares::new(size, headers_bytes);
         if let Shares::Fixed(bytes) = shares {
             return Self::Fixed(bytes);
         }
-        // Use the midpoints of equal intervals instead of random numbers, so that each length has
-        // exactly its share.
+        // Use the midpoints of equal intervals instead of random numbers, to obtain the exact
+        // proportion of each length.
         let random = |packet: usize| (((2 * packet as u64 + 1) << 31) / CYCLE_PACKETS as u64) as u32;
         let mut bytes: Vec<u16> = (0..CYCLE_PACKETS).map(|packet| shares.pick(random(packet))).collect();
         shuffle(draw(seed, u64::MAX / 5), &mut bytes);
@@ -74,14 +73,13 @@ impl Lengths {
         }
     }
 
-    /// Writes the lengths of the packets at the positions `slots` of one round to `lengths`. The
-    /// first packet of the round has the sequence number `round_start`. If all packets have the
-    /// same length, `lengths` is not changed.
+    /// Writes the lengths of the packets at the positions `slots`, which count from the packet
+    /// `round_start`, to `lengths`. If all packets have the same length, `lengths` is not changed.
     #[inline(always)]
     pub(super) fn of_slots(&self, round_start: u64, slots: &[Slot], lengths: &mut [u16]) {
         let Self::Cycle(cycle) = self else { return };
-        // A round is shorter than the cycle of lengths, so one division is sufficient for all
-        // packets of the round.
+        // All positions are below the length of the cycle, so one division is sufficient for all
+        // packets.
         let first = (round_start % CYCLE_PACKETS as u64) as usize;
         for (length, slot) in lengths.iter_mut().zip(slots) {
             let packet = first + usize::from(slot.position);

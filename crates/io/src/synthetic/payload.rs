@@ -31,8 +31,7 @@ pub(super) struct Payload {
     sums: Vec<u32>,
     /// List of patterns, ordered by length. The shortest pattern is the first.
     patterns: Vec<Vec<u8>>,
-    /// Limit for the random number of a packet. The packet contains a pattern if 32 random bits are
-    /// below this limit.
+    /// A packet contains a pattern if its 32-bit random number is below this limit.
     match_below: u64,
 }
 
@@ -127,8 +126,8 @@ impl Payload {
     }
 }
 
-/// Copies `bytes` bytes. If there is room, a short copy always copies the same number of bytes,
-/// because this avoids a function call.
+/// Copies `bytes` bytes. If there is room, a short copy always has the same length, which avoids a
+/// function call.
 #[inline(always)]
 fn copy(from: &[u8], out: &mut [u8], bytes: usize) {
     if bytes <= STEP_BYTES
@@ -140,8 +139,8 @@ fn copy(from: &[u8], out: &mut [u8], bytes: usize) {
     out[..bytes].copy_from_slice(&from[..bytes]);
 }
 
-/// Writes `bytes` zeros. If there is room, a short write always writes the same number of bytes, as
-/// [`copy`] does.
+/// Writes `bytes` zeros. If there is room, a short write always has the same length, which avoids a
+/// function call.
 #[inline(always)]
 fn zero(out: &mut [u8], bytes: usize) {
     if bytes <= STEP_BYTES

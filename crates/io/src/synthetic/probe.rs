@@ -25,7 +25,7 @@ pub const PROBE_BYTES: usize = 16;
 const MAGIC: u16 = 0x6764;
 
 /// Shared state and statistics of all probes of one run. A probe is a packet that contains its
-/// number and the time of its generation. All clones of this value share the same state.
+/// number and the time of its generation. All clones share this state.
 #[derive(Clone, Debug)]
 pub struct Probes {
     run: u16,
@@ -39,8 +39,8 @@ pub struct ProbeReport {
     pub received: u64,
     /// Number of packets that were received again.
     pub duplicates: u64,
-    /// Number of packets that arrived after a packet of the same flow with a higher number (RFC
-    /// 4737).
+    /// Number of reordered packets (RFC 4737). A packet with a higher number in the same flow
+    /// arrived before each of them.
     pub reordered: u64,
     /// Number of received packets that are not probes, or that are probes of another run.
     pub foreign: u64,
@@ -191,7 +191,7 @@ impl ProbeChecker {
         self.statistics.report.received += 1;
         self.statistics.latency.record(self.now_ns.saturating_sub(made_ns), 1);
         let latest = self.latest.entry(flow(tuple)).or_insert(number);
-        // The difference is signed, because packet numbers wrap around.
+        // Packet numbers wrap around, so the sign of the difference tells which number is later.
         if (number.wrapping_sub(*latest) as i32) < 0 {
             self.statistics.report.reordered += 1;
         } else {

@@ -51,8 +51,7 @@ pub fn receiver_with_clock(config: &Config, context: QueueContext, clock: Clock)
 /// Receive queue of one worker. A packet is due when enough time for all earlier packets has passed
 /// at the configured rate.
 ///
-/// All workers use the same schedule. Each worker receives its share of the packets, because the
-/// flow hash distributes the packets over the workers.
+/// All workers use the same schedule, and the flow hash distributes the packets over the workers.
 struct Receiver {
     generator: Generator,
     /// Load program that determines the rate, if there is one.

@@ -15,8 +15,8 @@ use godwit_packet::BUCKETS;
 
 use super::draw::{below, draw};
 
-/// Approximate number of packets in a round of the schedule, after which the distribution to hash
-/// buckets repeats. With this number, the share of each hash bucket is correct within 1 %. The
+/// Approximate number of packets after which the distribution of packets over hash buckets repeats.
+/// With this number, the fraction of packets in each hash bucket is correct within 1 %. The
 /// schedule still fits in a cache.
 const ROUND_PACKETS: u32 = 16 << 10;
 
@@ -29,8 +29,8 @@ pub(super) struct Slot {
     pub(super) group: u16,
 }
 
-/// Positions of one worker's packets in a round of the packet sequence. The positions are the same
-/// in every round.
+/// Positions of one worker's packets in a section of the packet sequence, called a round. The
+/// positions are the same in every round.
 #[derive(Debug)]
 pub(super) struct Schedule {
     slots: Vec<Slot>,
@@ -51,14 +51,14 @@ pub(super) struct Cursor {
 
 impl Schedule {
     /// Creates a schedule that contains every packet of the sequence, for a worker that examines
-    /// all packets. All packets belong to group 0 of the flows.
+    /// all packets. All packets belong to the flow group 0.
     pub(super) fn all() -> Self {
         Self { slots: vec![Slot { position: 0, group: 0 }], round_packets: 1 }
     }
 
-    /// Creates the schedule of a worker. `flows` contains the number of flows in each hash bucket.
-    /// At least one number is not 0. `groups` contains the group of each hash bucket, or `None` if
-    /// the bucket belongs to another worker.
+    /// Creates the schedule of a worker. `flows` contains the number of flows in each hash bucket,
+    /// and must not be all zeros. `groups` contains the flow group of each hash bucket, or `None`
+    /// if the bucket belongs to another worker.
     pub(super) fn new(seed: u64, flows: &[usize; BUCKETS], groups: &[Option<u16>; BUCKETS]) -> Self {
         let mut buckets: Vec<u8> = Vec::new();
         for (bucket, &count) in slots_per_bucket(flows).iter().enumerate() {
@@ -154,7 +154,8 @@ mod tests {
     proptest! {
         #![proptest_config(ProptestConfig::with_cases(64))]
         /// Checks that every packet of the sequence belongs to exactly one worker, for any
-        /// distribution of flows. Also checks that each hash bucket gets its share of the packets.
+        /// distribution of flows. Also checks that each hash bucket gets the right number of
+        /// packets.
         #[test]
         fn every_packet_has_one_worker(
             seed: u64,

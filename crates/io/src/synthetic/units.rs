@@ -37,7 +37,7 @@ const FCS_BYTES: u16 = 4;
 
 impl Size {
     /// Returns the possible frame lengths without FCS, each with its weight. Returns `None` if the
-    /// length is uniformly distributed.
+    /// lengths are uniformly distributed.
     pub(super) fn shares(&self) -> Option<Vec<(u16, u32)>> {
         let without_fcs = |shares: [(u16, u32); 3]| shares.map(|(bytes, share)| (bytes - FCS_BYTES, share)).to_vec();
         match self {
@@ -209,7 +209,7 @@ impl FromStr for Rate {
 /// the prefix is a single address.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Prefix {
-    /// An address of the prefix. The bits after the prefix do not matter.
+    /// An address in the prefix. The bits after the prefix length are ignored.
     pub address: IpAddr,
     /// Length of the prefix in bits.
     pub length_bits: u8,

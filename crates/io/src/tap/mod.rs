@@ -104,7 +104,8 @@ struct Port {
     queues: Vec<Arc<Queue>>,
     stopped: Arc<AtomicBool>,
     frame_bytes_max: usize,
-    /// Whether the interface was down when the last message was sent to the operator.
+    /// Whether the interface was down at the last check. A message is reported only if this
+    /// changes.
     reported_down: Mutex<bool>,
 }
 

@@ -23,7 +23,7 @@ pub(super) struct Scratch {
     pub regex: Cache,
     /// Bytes that capture groups of the current rule have matched.
     pub captures: Vec<(Capture, Vec<u8>)>,
-    /// Number of evaluations that ended because they reached the limit of steps.
+    /// Number of evaluations that were stopped at the maximum number of steps.
     pub limits: u64,
     steps: u32,
 }
@@ -48,8 +48,7 @@ impl<'a> Subject<'a> {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Outcome {
     Match,
-    /// The tests do not match here. The previous test may match at another place, so the search
-    /// continues.
+    /// The tests do not match here, but the previous test may match at another position.
     NoMatch,
     /// The tests do not match, and no other place can change this.
     Never,
@@ -61,8 +60,7 @@ pub(super) fn matches(tests: &[Test], subject: Subject<'_>, scratch: &mut Scratc
     run(tests, subject, 0, scratch) == Outcome::Match
 }
 
-/// Runs a list of tests in order. `end` is the offset at which the match of the previous test
-/// ended.
+/// Runs a list of tests in order. The match of the test before the list ended at offset `end`.
 fn run(tests: &[Test], subject: Subject<'_>, end: usize, scratch: &mut Scratch) -> Outcome {
     let Some((test, rest)) = tests.split_first() else { return Outcome::Match };
     scratch.steps += 1;
@@ -129,7 +127,7 @@ fn number(bytes: &[u8]) -> Option<u64> {
     bytes.try_into().ok().map(u64::from_be_bytes)
 }
 
-/// Returns the part of the field in which the byte string must occur.
+/// Returns the range of the field within which the byte string must occur.
 fn range(content: &Content, length: usize, end: usize, variables: &[u64; 16]) -> (usize, usize) {
     let length = length as i64;
     let operand = |operand: Option<Value>| operand.map(|operand| value(operand, variables));

@@ -1,4 +1,4 @@
-//! Compiles rules into an engine: chooses their order, decides when each rule is evaluated, and
+//! Compiles rules into an engine. Sorts the rules, decides when each rule is evaluated, and
 //! collects the byte strings for the prefilter.
 
 use super::names::Names;
@@ -36,11 +36,11 @@ type FieldPatterns = (Field, Vec<Transform>, Vec<(Pattern, u32)>);
 pub struct FieldTest {
     /// Index in [`Rule::chains`].
     pub chain: usize,
-    /// Progress of the protocol parser at which the field becomes available.
+    /// Parser progress that makes the field available.
     pub ready: u8,
 }
 
-/// Test or change of a named bit. Each name is replaced by a number.
+/// Test or change of a named bit. A number replaces the name of the bit.
 #[derive(Debug, Clone)]
 pub struct BitOp {
     /// Owner of the bit.
@@ -53,7 +53,7 @@ pub struct BitOp {
     pub expire_micros: Option<u64>,
 }
 
-/// Test or change of a named number. Each name is replaced by the index of the named number.
+/// Test or change of a named integer variable. An index replaces the name of the variable.
 #[derive(Debug, Clone)]
 pub struct IntOp {
     /// Number of the named number.
@@ -73,10 +73,10 @@ pub struct Compiled {
     pub kind: Kind,
     /// Index of the tests of the payload in [`Rule::chains`].
     pub payload: Option<usize>,
-    /// Indices in [`Rule::chains`] of the tests of other parts of the packet.
+    /// Indices of the tests in [`Rule::chains`] that inspect other parts of the packet.
     pub packet_chains: Vec<usize>,
-    /// Tests of the fields of a transaction (such as an HTTP request), by direction. Tests of
-    /// fields that the parser makes available earlier come first.
+    /// Tests of transaction fields for each direction. An HTTP request is an example of a
+    /// transaction. The tests are in the order in which the parser makes the fields available.
     pub engines: [Vec<FieldTest>; 2],
     /// Application protocols to which the rule applies. The set is empty if it applies to all
     /// protocols.
@@ -95,7 +95,7 @@ pub struct Compiled {
     pub int_changes: Vec<IntOp>,
 }
 
-/// Byte strings to search for in one field, after the same transformations of the field.
+/// Byte strings to search for in one field after it was transformed.
 #[derive(Debug)]
 pub struct FieldSet {
     /// Field.
@@ -118,14 +118,14 @@ pub struct Engine {
     /// Sets of byte strings. Each set belongs to a field and the transformations that are applied
     /// to it.
     pub sets: Vec<FieldSet>,
-    /// Indices into `sets` for each application protocol and direction.
+    /// Indices of the sets in `sets` for each application protocol and direction.
     pub app_sets: Vec<[Vec<u32>; 2]>,
     /// Rules of kind `Addresses`.
     pub addresses: Vec<u32>,
     /// Rules of kind `Protocol`.
     pub protocols: Vec<u32>,
-    /// Rules of kind `Packet` without a byte string for the prefilter. There is one list for TCP,
-    /// one for UDP, one for ICMP, and one for all other IP protocols.
+    /// Rules of kind `Packet` without a byte string for the prefilter. TCP, UDP and ICMP have
+    /// separate lists, and all other IP protocols share one list.
     pub packets: [Vec<u32>; 4],
     /// Rules of kind `Transaction` without a byte string for the prefilter, by application
     /// protocol.
@@ -260,8 +260,8 @@ fn apps_of(compiled: &Compiled) -> AppSet {
     apps
 }
 
-/// Returns the sort key that decides the order of evaluation. The action decides first. Rules that
-/// set bits come before rules that test them. The priority decides last.
+/// Returns the key by which rules are sorted for evaluation. Rules are sorted by action first.
+/// Rules that set bits then come before rules that test bits. The priority comes last.
 fn order(compiled: &Compiled) -> (u8, u8, u8, u8) {
     let action = match compiled.rule.action {
         Action::Pass => 0,

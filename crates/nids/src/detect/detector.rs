@@ -33,11 +33,10 @@ pub struct Detector {
     pub(super) scratch: Scratch,
     pub(super) thresholds: Thresholds,
     pub(super) matches: Vec<Alert>,
-    /// Rules whose literal (the byte string for the prefilter) occurs in the payload of the packet
-    /// or in its stream.
+    /// Rules whose prefilter byte string occurs in the payload of the packet or in its stream.
     pub(super) candidates: Vec<u32>,
-    /// For each rule, the number of the candidate list to which it was last added. With this
-    /// number, no rule is added twice to one list.
+    /// For each rule, the number of the candidate list to which it was last added. This number
+    /// prevents that a rule is added to one list twice.
     stamps: Vec<u32>,
     stamp: u32,
     counters: Counters,
@@ -134,8 +133,8 @@ impl Detector {
         result
     }
 
-    /// Evaluates the rules that only test addresses, and those that only test the application
-    /// protocol. Each of these rules is evaluated once per direction of a flow.
+    /// Evaluates rules that test only addresses, and rules that test only the application protocol.
+    /// Each of these rules is evaluated once per direction of a flow.
     fn once_per_flow(&mut self, engine: &Engine, input: &mut Input<'_, '_>) {
         let mut addresses = true;
         let mut protocol = false;
@@ -225,7 +224,7 @@ impl Detector {
         }
     }
 
-    /// Returns whether a rule matches apart from its tests of fields. The function tests the
+    /// Returns whether a rule matches, without its tests of fields. The function tests the
     /// application protocol, the headers, the flow, and the named bits and numbers.
     pub(super) fn head_matches(
         &mut self,
@@ -303,7 +302,7 @@ impl Detector {
     }
 }
 
-/// Forgets how far rules have inspected the flow if the rules were replaced, because rule numbers
+/// If the rules were replaced, resets the inspection progress of the flow, because rule numbers
 /// differ between rule sets.
 fn follow(engine: &Engine, flow: &mut Flow) {
     if flow.rule_set != engine.number {

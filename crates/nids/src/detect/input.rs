@@ -14,13 +14,13 @@ pub struct Input<'i, 'p> {
     pub direction: Option<Direction>,
     /// The flow is established.
     pub established: bool,
-    /// Reassembled data for the rules. In passive mode, this is the data that rules have not
-    /// inspected yet. Each entry is one contiguous part. In inline mode, it is a part of the stream
-    /// around the packet.
+    /// Reassembled data for the rules. In passive mode, it is the data that rules have not
+    /// inspected yet. In inline mode, it is the part of the stream around the packet. Each entry is
+    /// one contiguous part of the data.
     pub streams: &'i [&'i [u8]],
     /// The payload of the packet is part of the stream.
     pub in_stream: bool,
-    /// The reassembled data contains the payload of the packet with the same bytes.
+    /// The reassembled data contains exactly the payload bytes of the packet.
     pub same_bytes: bool,
     /// Events of the stream.
     pub events: &'i [&'static str],

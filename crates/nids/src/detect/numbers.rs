@@ -104,7 +104,7 @@ pub(super) fn jump(jump: &ByteJump, subject: Subject<'_>, end: usize, variables:
     (target <= subject.bytes.len()).then_some(target)
 }
 
-/// Returns the number that a `byte_extract` option reads, and the offset after it.
+/// Returns the number that a `byte_extract` option reads, and the offset after the number.
 pub(super) fn extract(
     extract: &ByteExtract,
     subject: Subject<'_>,
@@ -119,7 +119,8 @@ pub(super) fn extract(
     Some((number, after))
 }
 
-/// Returns the result of a `byte_math` option, and the offset after the number that it reads.
+/// Returns the result of a `byte_math` option, and the offset after the number that the option
+/// reads.
 pub(super) fn math(math: &ByteMath, subject: Subject<'_>, end: usize, variables: &Variables) -> Option<(u64, usize)> {
     let (number, _, after) = read(&math.source, subject, end, variables)?;
     let operand = value(math.value, variables) as u64;

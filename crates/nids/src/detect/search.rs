@@ -1,5 +1,4 @@
-//! Searches for many literals (byte strings) at once. A rule becomes a candidate for evaluation
-//! when one of its literals occurs.
+//! Searches for many byte strings at once. A rule is evaluated only if its byte string occurs.
 
 use crate::literal::{Frequencies, Image, Pattern, build};
 use std::collections::HashMap;
@@ -46,7 +45,7 @@ impl Search {
         self.image.is_none()
     }
 
-    /// Calls `candidate` with the rules of each byte string that occurs in `text`.
+    /// Calls `candidate` for the rules whose byte string occurs in `text`.
     pub fn scan(&self, text: &[u8], candidate: &mut dyn FnMut(u32)) {
         let Some(image) = &self.image else { return };
         image.scan(text, &mut |literal, _| {

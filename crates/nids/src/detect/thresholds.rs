@@ -11,8 +11,8 @@ use std::net::IpAddr;
 /// Maximum number of counters, and maximum number of bits.
 const ENTRIES_MAX: usize = 1 << 18;
 
-/// Identity of a rule that stays the same when rules are loaded again. It consists of the options
-/// `gid` and `sid`.
+/// Identity of a rule, which consists of the options `gid` and `sid`. It stays the same when rules
+/// are loaded again.
 pub(super) type RuleKey = (u32, u32);
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]

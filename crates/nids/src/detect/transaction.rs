@@ -27,8 +27,8 @@ struct Current<'a> {
 }
 
 impl Detector {
-    /// Evaluates rules on the transactions (such as HTTP requests with their responses) of the
-    /// flow, in the direction of the packet.
+    /// Evaluates rules on the transactions of the flow, in the direction of the packet. For
+    /// example, an HTTP request and its response form a transaction.
     pub(super) fn transaction_rules(&mut self, engine: &Engine, input: &mut Input<'_, '_>) {
         let Some(direction) = input.direction else { return };
         let inline = input.inline;
@@ -94,8 +94,8 @@ impl Detector {
         }
     }
 
-    /// Searches those fields that are available so far for the byte strings of the prefilter, and
-    /// collects the rules of the byte strings that occur.
+    /// Searches the available fields for the byte strings of the prefilter, and collects the rules
+    /// whose byte strings occur.
     fn search_fields(
         &mut self,
         engine: &Engine,

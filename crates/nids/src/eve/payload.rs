@@ -18,8 +18,8 @@ pub(super) fn base64(bytes: &[u8]) -> String {
     text
 }
 
-/// Returns the bytes as text, with a dot in place of each byte that is not printable. Line ends are
-/// kept.
+/// Returns the bytes as text. A dot replaces each byte that is neither printable nor part of a line
+/// end.
 pub(super) fn printable(bytes: &[u8]) -> String {
     let letter = |byte: &u8| match byte {
         b'\n' | b'\r' | 0x20..=0x7e => char::from(*byte),

@@ -95,7 +95,7 @@ fn rule_metadata(rule: &Rule, json: &mut Json) {
 }
 
 /// Writes the named bits and variables of a flow. Bits whose names begin with `traffic/id/` or
-/// `traffic/label/` classify the traffic, and are also written separately.
+/// `traffic/label/` classify the traffic, and are written a second time in a separate object.
 fn names(flow: &Flow, engine: &Engine, json: &mut Json) {
     let bits: Vec<&str> = flow.bits.iter().filter_map(|bit| engine.names.name(*bit)).collect();
     if !bits.is_empty() || !flow.captures.is_empty() || !flow.ints.is_empty() {

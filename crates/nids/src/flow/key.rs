@@ -28,8 +28,8 @@ pub struct Key {
 }
 
 impl Key {
-    /// Returns the flow key of a packet, with its sender as the client. Returns `None` if packets
-    /// of this kind do not form flows.
+    /// Returns the flow key of a packet, with the sender of the packet as the client. Returns
+    /// `None` if packets of this kind do not form flows.
     pub fn of(packet: &Packet<'_>) -> Option<Self> {
         if packet.fragment {
             return None;

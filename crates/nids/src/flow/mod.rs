@@ -63,16 +63,17 @@ pub struct Flow {
     pub bypass: bool,
     /// At least one alert was reported for the flow.
     pub alerted: bool,
-    /// The rules that only test addresses have already run for this flow, by direction.
-    pub addresses_tested: [bool; 2],
-    /// The rules that only test the application protocol have already run for this flow, by
+    /// Whether the rules that test only addresses have already run for this flow, for each
     /// direction.
+    pub addresses_tested: [bool; 2],
+    /// Whether the rules that test only the application protocol have already run for this flow,
+    /// for each direction.
     pub protocol_tested: [bool; 2],
     /// Named bits that are set.
     pub bits: Vec<u32>,
     /// Named numbers.
     pub ints: Vec<(u32, u32)>,
-    /// Variables whose bytes a regular expression captured. Each entry has a name and the bytes.
+    /// Variables that regular expressions captured, as pairs of a name and bytes.
     pub captures: Vec<(String, Vec<u8>)>,
     /// TCP connection.
     pub session: Option<Box<Session>>,

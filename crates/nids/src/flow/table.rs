@@ -21,9 +21,9 @@ pub struct TableCounters {
     pub created: u64,
     /// Flows that ended after their timeout.
     pub expired: u64,
-    /// Flows that were removed because the table was full, before a handshake or a reply was seen.
+    /// Flows without a complete handshake or a reply that were removed because the table was full.
     pub evicted_new: u64,
-    /// Flows that were removed because the table was full, after a handshake or a reply was seen.
+    /// Flows with a complete handshake or a reply that were removed because the table was full.
     pub evicted_established: u64,
 }
 
@@ -48,8 +48,8 @@ const NONE: u32 = u32::MAX;
 
 struct Slot {
     flow: Option<Flow>,
-    /// Slots before and after this slot in the list of flows of the same class. The list is sorted
-    /// by the time of the last packet.
+    /// Previous slot and next slot in the list of flows of the same class. The list is sorted by
+    /// the time of the last packet.
     before: u32,
     after: u32,
     class: u8,
@@ -68,8 +68,8 @@ pub struct FlowTable {
     index: HashTable<u32>,
     slots: Vec<Slot>,
     free: Vec<u32>,
-    /// One list of flows for each class. A class consists of TCP flows or of other flows, in one of
-    /// three states.
+    /// One list of flows for each class. TCP flows and other flows have three classes each, one for
+    /// each state.
     lists: [List; 6],
     flows_max: usize,
     timeouts: Timeouts,

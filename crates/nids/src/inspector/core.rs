@@ -36,7 +36,7 @@ pub(super) struct Counters {
     pub dropped_rules: u64,
     /// Packets of flows that a rule dropped.
     pub dropped_flow: u64,
-    /// Packets that were dropped because they are not valid in their TCP connection.
+    /// Packets that were dropped because they do not fit the state of their TCP connection.
     pub dropped_invalid: u64,
     /// Packets whose bytes were not stored because the memory for streams was used up.
     pub refused: u64,

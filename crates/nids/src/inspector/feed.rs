@@ -130,8 +130,8 @@ fn session_is_midstream(flow: &Flow) -> bool {
     flow.session.as_ref().is_some_and(|session| session.midstream)
 }
 
-/// Returns whether more than 8 KiB have arrived in one direction. If their protocol is still
-/// unknown, data in the other direction cannot change this.
+/// Returns whether more than 8 KiB have arrived in one direction. A protocol that is still unknown
+/// then stays unknown, whatever arrives in the other direction.
 fn side_is_long(flow: &Flow, direction: Direction) -> bool {
     flow.session.as_ref().is_some_and(|session| session.side(direction).data.end() > 8192)
 }

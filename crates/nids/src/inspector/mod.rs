@@ -72,8 +72,8 @@ impl Inspector {
         self.core.flows.number_from(number);
     }
 
-    /// Replaces the rules. Flows, streams, thresholds and named bits are kept. An open transaction
-    /// is inspected again from its start with the new rules.
+    /// Replaces the rules. Flows, streams, thresholds and named bits are kept. The new rules
+    /// inspect open transactions again from their start.
     pub fn replace_rules(&mut self, engine: Arc<Engine>) {
         self.core.detector.replace(engine);
     }

@@ -1,6 +1,6 @@
 //! Passes stream data directly to rules, in addition to the protocol parser.
 //!
-//! In passive mode, rules see data after the receiver has acknowledged it. They see all new data
+//! In passive mode, rules see data after the receiver has acknowledged it. They see the new data
 //! when enough bytes have arrived, when a transaction is complete, or when the stream ends. In
 //! inline mode, rules see each packet together with the stream data around it, before the packet is
 //! forwarded.
@@ -14,7 +14,7 @@ use std::ops::Range;
 
 impl Core {
     /// Returns the ranges of the stream that rules inspect together with this packet. Also returns
-    /// the offset up to which rules have then inspected the stream.
+    /// the stream offset up to which the inspection is then complete.
     pub(super) fn raw_view(
         &self,
         packet: &Packet<'_>,
@@ -60,7 +60,7 @@ impl Core {
 }
 
 /// Returns the range of the stream that contains the packet and data around it. The range has at
-/// most `chunk` bytes. For packets of this length or longer, the limit is 4/3 of their length.
+/// most `chunk` bytes. If the packet has at least `chunk` bytes, the limit is 4/3 of its length.
 fn inline_view(side: &Side, start: u64, length: u64, chunk: u64) -> (Vec<Range<u64>>, Option<u64>) {
     let chunk = if chunk <= length { length + length / 3 } else { chunk };
     let Some((first, bytes)) = side.data.around(start) else { return (Vec::new(), None) };

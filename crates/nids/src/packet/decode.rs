@@ -1,10 +1,10 @@
-//! Decodes the link layer of frames. Each frame yields one packet, and one more packet for each
-//! tunnelled packet and for each datagram whose fragments are now complete.
+//! Decodes the link layer of frames. Each frame yields one packet. Each tunnelled packet, and each
+//! datagram whose fragments are now complete, yields one more packet.
 
 use super::fragments::Fragments;
 use super::{Micros, Origin, Outer, Packet};
 
-/// Type of the first header of a frame, as capture files give it.
+/// Type of the first header in a frame, which a capture file states.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum LinkType {
     /// Ethernet.

@@ -70,7 +70,7 @@ pub struct Fragments {
 }
 
 impl Fragments {
-    /// Returns an empty store with bounds for the number of datagrams and for their memory.
+    /// Returns an empty store with limits for the number of datagrams and for their memory.
     pub fn new(datagrams_max: usize, bytes_max: usize) -> Self {
         Self {
             datagrams: HashMap::new(),
@@ -88,7 +88,7 @@ impl Fragments {
     }
 
     /// Adds a fragment. If the datagram is then complete, returns its protocol and payload. Also
-    /// returns whether the fragment overlaps an earlier fragment with different bytes.
+    /// returns whether the fragment contradicts the bytes of an earlier fragment.
     pub fn insert(&mut self, packet: &Packet<'_>, fragment: &Fragment<'_>) -> (Option<(u8, Vec<u8>)>, bool) {
         self.counters.fragments += 1;
         self.expire(packet.time);
@@ -156,8 +156,8 @@ impl Fragments {
 }
 
 impl Datagram {
-    /// Adds those bytes of a fragment that have not arrived yet. Returns whether the other bytes
-    /// differ from the bytes that have arrived.
+    /// Adds those bytes of a fragment that have not arrived yet. Returns whether any other byte
+    /// differs from the byte that arrived earlier.
     fn add(&mut self, fragment: &Fragment<'_>) -> bool {
         let (start, end) = (fragment.offset, fragment.offset + fragment.bytes.len());
         if !fragment.more && self.end.is_none() {

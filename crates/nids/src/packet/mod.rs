@@ -22,7 +22,7 @@ use std::ops::Range;
 /// Time of a packet, microseconds since the epoch.
 pub type Micros = u64;
 
-/// Origin of a packet: it was received, or the decoder or the stream reassembly created it.
+/// Origin of a packet. It was received, or the decoder or the stream reassembly created it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Origin {
     /// The packet was received from the wire.
@@ -150,7 +150,8 @@ pub struct Outer {
 pub struct Packet<'a> {
     /// Bytes from the first decoded header on.
     pub data: &'a [u8],
-    /// Number of the frame, counted from 1. The number is 0 for packets that no frame carries.
+    /// Number of the frame, counted from 1. The number is 0 for packets that were not received in a
+    /// frame.
     pub number: u64,
     /// Time of the frame.
     pub time: Micros,

@@ -172,8 +172,8 @@ impl Decoder {
         let flags = u16::from_be_bytes([rest[0], rest[1]]);
         let ethertype = u16::from_be_bytes([rest[2], rest[3]]);
         let mut bytes = 4;
-        // Each of these flags of the GRE header adds an optional field of four bytes. The fields
-        // are checksum or routing, key, sequence number, and (in version 1) acknowledgment number.
+        // Each of these flags in the GRE header adds an optional field of four bytes. The flags are
+        // for checksum or routing, key, sequence number and, in version 1, acknowledgment number.
         bytes += if flags & 0xc000 != 0 { 4 } else { 0 };
         bytes += if flags & 0x2000 != 0 { 4 } else { 0 };
         bytes += if flags & 0x1000 != 0 { 4 } else { 0 };

@@ -1,7 +1,7 @@
-//! Stores the body of a message or the content of a file, and selects the window of bytes that
-//! rules inspect.
+//! Stores the body of a message or the content of a file, and selects the bytes that rules inspect
+//! next.
 
-/// Sizes of the part of a body (the window) that rules inspect at once.
+/// Sizes of the parts of a body that rules inspect at once.
 #[derive(Debug, Clone, Copy)]
 pub struct WindowOptions {
     /// Maximum number of bytes of a body that are kept for rules.
@@ -28,7 +28,7 @@ pub struct Body {
     data: Vec<u8>,
     /// Offset of the first byte of `data`.
     base: u64,
-    /// Number of bytes that have arrived, up to the limit for the size of a body.
+    /// Number of bytes that have arrived. Bytes beyond the maximum size of a body are not counted.
     stored: u64,
     /// Number of bytes that have arrived.
     total: u64,

@@ -89,8 +89,8 @@ impl File {
         self.closed
     }
 
-    /// Returns the description of a complete file. If `end` is true, the file may be incomplete.
-    /// The description is returned only once.
+    /// Returns the description of a complete file. If `end` is true, also returns the description
+    /// of an incomplete file. The description is returned only once.
     pub fn take_record(&mut self, transaction: u64, direction: Direction, end: bool) -> Option<FileRecord> {
         if self.reported || !(self.closed || end) {
             return None;

@@ -8,8 +8,8 @@ use crate::app::{App, Direction};
 /// Result of an identification.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Identified {
-    /// The protocol was identified. If `reversed` is true, the flow has confused its client and its
-    /// server.
+    /// The protocol was identified. If `reversed` is true, the side that was taken for the client
+    /// is the server.
     App {
         /// Protocol.
         app: App,
@@ -22,7 +22,8 @@ pub enum Identified {
     Unknown,
 }
 
-/// Number of bytes after which a protocol that is still not identified counts as unknown.
+/// Maximum number of bytes for the identification. If the protocol is not identified by then, it
+/// counts as unknown.
 const BYTES_MAX: usize = 64;
 
 /// Identifies the protocol of a TCP stream.

@@ -10,8 +10,8 @@ use std::collections::VecDeque;
 pub struct RuleState {
     /// Number of the rule.
     pub rule: u32,
-    /// Field tests of the rule that have matched, as a bit set. The bit number is the position of
-    /// the test.
+    /// Bit set of the field tests that have matched. The bit number is the index of the test in the
+    /// rule.
     pub matched: u32,
     /// The rule matched, or can no longer match.
     pub done: bool,
@@ -20,8 +20,8 @@ pub struct RuleState {
 /// Progress of the inspection of one direction of a transaction.
 #[derive(Debug, Default)]
 pub struct Inspection {
-    /// Sets of byte strings that the prefilter has already searched for, as a bit set by their
-    /// number.
+    /// Bit set with one bit for each set of byte strings. A bit is 1 if the prefilter has already
+    /// searched for the strings.
     pub searched: [u64; 4],
     /// Rules whose evaluation has begun or is complete.
     pub rules: Vec<RuleState>,
@@ -32,8 +32,8 @@ pub struct Inspection {
 }
 
 impl Inspection {
-    /// Returns whether the prefilter has already searched for the set of byte strings with this
-    /// number. If `mark` is true, marks the set as searched.
+    /// Returns whether the prefilter has already searched for the byte strings of the set with this
+    /// number. If `mark` is true, records that it has.
     pub fn searched(&mut self, set: usize, mark: bool) -> bool {
         let Some(word) = self.searched.get_mut(set / 64) else { return false };
         let known = *word >> (set % 64) & 1 == 1;
@@ -49,7 +49,7 @@ pub struct AppLayer {
     pub app: Option<App>,
     /// The protocol cannot be determined.
     pub failed: bool,
-    /// The protocol became known with the current packet. There is one entry per direction.
+    /// Whether the protocol became known with the current packet, for each direction.
     pub fresh: [bool; 2],
     /// Parser of the protocol. It is `None` if the flow is not parsed.
     pub parser: Option<Box<dyn Parser>>,

@@ -73,7 +73,8 @@ pub trait Parser: Send + std::fmt::Debug {
     fn complete(&self) -> u8;
 
     /// Returns the bytes of a field of the transaction `id`. If the field occurs several times,
-    /// `index` selects an occurrence, counted from 0. The result may be stored in `scratch`.
+    /// `index` selects an occurrence, counted from 0. The function may store the bytes in
+    /// `scratch`.
     fn field<'a>(
         &'a self,
         id: u64,
@@ -125,8 +126,8 @@ pub trait Parser: Send + std::fmt::Debug {
         true
     }
 
-    /// Returns the direction of the transaction's log record. The sender in this direction appears
-    /// as the source.
+    /// Returns the direction that the log record of the transaction states. The sender in this
+    /// direction appears as the source.
     fn record_direction(&self, id: u64) -> Direction {
         let _ = id;
         Direction::ToServer

@@ -14,7 +14,7 @@ const LINE_BYTES_MAX: usize = 255;
 const PACKET_BYTES_MAX: usize = 35_000;
 /// Progress value of a direction whose version line is complete.
 const VERSION: u8 = 1;
-/// Progress value of a direction whose data is encrypted from now on.
+/// Progress value of a direction whose following data is encrypted.
 const COMPLETE: u8 = 2;
 /// Message numbers (RFC 4253, section 12).
 const KEXINIT: u8 = 20;

@@ -85,7 +85,7 @@ impl Region {
             for (index, packet) in packets[start..].iter_mut().enumerate() {
                 let ahead = at.wrapping_add(FETCHED_AHEAD_BYTES);
                 if fetched_units == 2 {
-                    // This case is for short frames, which arrive at the highest rate.
+                    // Short frames have a separate case, because they arrive at the highest rate.
                     fetch_to_write(ahead);
                     fetch_to_write(ahead.wrapping_add(BUFFER_UNIT_BYTES));
                 } else if fetched_units > 0 {
@@ -138,9 +138,8 @@ impl Region {
         let Buffers::Dense(dense) = &mut self.buffers else { return None };
         let (start, first) = (packets.len(), self.start / BUFFER_UNIT_BYTES + dense.head);
         let (mut sum, mut longest) = (0, 0);
-        // Write the packets in place. With a closure for `extend`, the compiler would keep the sum
-        // of the buffer sizes in memory. Each packet would then wait until the sum of the previous
-        // packet is stored.
+        // Write the descriptors in place. With `extend`, the compiler would keep the sum of the
+        // buffer sizes in memory, and each packet would wait for the store of the previous sum.
         packets.resize(start + lengths.len(), Descriptor::default());
         for (packet, &length) in packets[start..].iter_mut().zip(lengths) {
             let room = units(self.headroom_bytes, length.into(), &self.tailroom_bytes, dense.align_units);
@@ -207,9 +206,8 @@ fn fetch_headers(frame: *mut u8) {
 
 /// Prefetches a cache line for writing.
 ///
-/// The lines of a packet buffer are usually not in the cache of the core, because a device used the
-/// buffer last, or it was used long ago. A store that waits for its cache line delays all later
-/// stores.
+/// The lines of a packet buffer are usually not in the cache of the core. Without the prefetch, a
+/// store that waits for its cache line would delay all later stores.
 #[inline(always)]
 fn fetch_to_write(line: *mut u8) {
     #[cfg(target_arch = "x86_64")]

@@ -22,8 +22,8 @@ pub(super) struct Dense {
     pub(super) head: usize,
     pub(super) tail: usize,
     pub(super) used: usize,
-    /// Units of quarantined buffers, as sorted ranges that do not overlap. There are nearly always
-    /// none.
+    /// Sorted ranges of 64-byte units that belong to quarantined buffers. The ranges do not
+    /// overlap, and the list is nearly always empty.
     pub(super) quarantined: Vec<Range<usize>>,
 }
 
@@ -132,9 +132,8 @@ impl Dense {
         }
     }
 
-    /// Returns whether the start of the oldest buffer lies inside a range of units. A range that
-    /// starts at the same position as the oldest buffer does not count. In a full ring, the newest
-    /// buffer ends where the oldest buffer starts.
+    /// Returns whether the oldest buffer starts inside a range of units, but not at the start of
+    /// the range.
     #[inline(always)]
     pub(super) fn begins_within(&self, unit: usize, units: u32) -> bool {
         unit < self.tail && self.tail < unit + units as usize
@@ -147,8 +146,8 @@ impl Dense {
     /// Frees several buffers. Each buffer is given by its first unit and its size.
     #[inline(always)]
     pub(super) fn release_all(&mut self, buffers: impl Iterator<Item = (usize, u32)>) {
-        // Keep the tail and the number of used units in registers. In memory, the update for each
-        // buffer would wait for the update for the previous buffer.
+        // Keep the tail and the number of used units in registers. Updates in memory would wait for
+        // each other.
         let (mut tail, mut used) = (self.tail, self.used);
         for (unit, units) in buffers {
             debug_assert_eq!(self.returned[unit], 0, "a buffer was returned twice");

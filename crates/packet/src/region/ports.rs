@@ -39,8 +39,8 @@ impl Region {
     /// Converts a buffer into a packet after a port has written a received frame into it.
     ///
     /// The frame has `length` bytes and starts `offset` bytes after the base of the arena. Returns
-    /// `None` if no port holds the buffer, or if the frame does not lie within it. In this case,
-    /// the port does not work correctly.
+    /// `None` if no port holds the buffer, or if the frame does not lie within it. Both cases are
+    /// errors of the port.
     #[inline]
     pub fn arrived(&mut self, offset: usize, length: usize) -> Option<Descriptor> {
         let buffer = self.buffer_at(offset)?;
@@ -56,9 +56,9 @@ impl Region {
     /// Converts several buffers into packets, as [`Region::arrived`] does for one buffer.
     ///
     /// `locate` returns the buffer of a frame, the offset of the frame in the buffer, and the
-    /// length of the frame. The buffer is given as [`Region::post`] returned it. `note` is called
-    /// for each packet, in order. The method stops at the first invalid frame and returns the
-    /// number of packets.
+    /// length of the frame. `locate` gives the buffer as [`Region::post`] returned it. The method
+    /// calls `note` for each packet, stops at the first invalid frame, and returns the number of
+    /// packets.
     #[inline(always)]
     pub fn arrived_each<T>(
         &mut self,
@@ -145,8 +145,8 @@ impl Region {
             return None;
         }
         // Compute the remainder of a division by the number of units per slot (Lemire, Kaser, Kurz,
-        // "Faster remainder by direct computation", 2019). The result is exact below 2^32 units,
-        // which is the maximum size of an arena.
+        // "Faster remainder by direct computation", 2019). The result is exact, because the packet
+        // memory has fewer than 2^32 units.
         let fraction = ((inside / BUFFER_UNIT_BYTES) as u64).wrapping_mul(self.slot_inverse);
         let in_slot = (u128::from(fraction) * (self.slot_bytes / BUFFER_UNIT_BYTES) as u128) >> 64;
         let in_buffer = (in_slot as usize).checked_sub(self.prefix_bytes / BUFFER_UNIT_BYTES)?;
@@ -159,13 +159,13 @@ impl Region {
     }
 
     /// Removes the mark of a buffer that a port holds. Returns false if no port holds the buffer.
-    /// The caller must update the counts of buffers.
+    /// The caller must update the numbers of buffers.
     #[inline(always)]
     fn take_from_port(&mut self, buffer: u32) -> bool {
         let unit = (buffer as usize).wrapping_sub(self.start / BUFFER_UNIT_BYTES);
         let in_slots = unit.wrapping_sub(self.prefix_bytes / BUFFER_UNIT_BYTES) as u64;
-        // Test whether the position is a multiple of the slot size. It is if its product with the
-        // inverse, modulo 2^64, is below the inverse (Lemire, Kaser, Kurz, 2019).
+        // The position is a multiple of the slot size if its product with `inverse`, modulo 2^64,
+        // is below `inverse` (Lemire, Kaser, Kurz, 2019).
         let is_buffer = self.slot_bytes > 0
             && unit < self.bytes / BUFFER_UNIT_BYTES
             && in_slots < self.bytes as u64

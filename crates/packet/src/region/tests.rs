@@ -72,8 +72,8 @@ fn region_refuses_buffers_that_ports_hold() {
         region.reclaim(packet.buffer);
         let next = region.allocate(60).unwrap();
         assert_eq!(next.buffer, packet.buffer);
-        // Repeat the test with a thread that borrows the buffer. The port returns the buffer before
-        // or after the region learns that the port held it.
+        // Repeat the test with a thread that borrows the buffer and passes it to the port. The port
+        // returns the buffer before or after the region learns of this.
         let mut borrower = region.borrower();
         for early in [true, false] {
             let packet = if early { next } else { region.allocate(60).unwrap() };
@@ -219,7 +219,7 @@ proptest! {
             (prop::collection::vec(frame_bytes(), 0..40), any::<prop::sample::Index>(), 0usize..40, 0u8..20),
             1..200,
         ),
-        // These lengths only control prefetching, so they must not change the result.
+        // These expected lengths only control prefetching, so they must not change the result.
         next in prop::collection::vec(any::<u16>(), 0..20),
     ) {
         let (mut one, mut other) = (region(9, kind), region(9, kind));
@@ -292,8 +292,8 @@ fn slots_hold_the_configured_number_of_packets() {
 fn duplicate_copies_the_frame_to_a_new_buffer() {
     for kind in [(Layout::Slots, Reuse::Last), (Layout::Slots, Reuse::Oldest), (Layout::Dense, Reuse::Last)] {
         let mut region = region(3, kind);
-        // The cases are an unchanged frame, a frame that is longer than any received frame, a frame
-        // with a shortened front, and an empty frame.
+        // The test covers an unchanged frame, a frame that is longer than any received frame, a
+        // frame with a shortened front, and an empty frame.
         for (length, before, after) in [(60i32, 0, 0), (1518, 32, 16), (1518, -100, 0), (0, 0, 0), (64, 20, 40)] {
             let mut packet = region.allocate(length as usize).unwrap();
             packet.head = (i32::from(packet.head) - before) as u16;

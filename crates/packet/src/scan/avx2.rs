@@ -21,15 +21,15 @@ const _: () = {
 };
 
 /// Maximum number of packets in one step of the scan. The 32-bit sums are added to 64-bit sums
-/// after at most twice this number, so no sum overflows.
+/// after at most twice this number of packets, so no sum overflows.
 const PACKETS_MAX: usize = 1 << 15;
 
 /// Distance in bytes by which descriptors are prefetched ahead of the scan. The prefetched
-/// descriptors usually belong to later bins (batches of packets for one function).
+/// descriptors usually belong to later batches.
 const AHEAD_BYTES: usize = 4096;
 
-/// Masks for loading fewer than eight descriptors of four words each. The 32 masks after the first
-/// `32 - 4 * n` masks select the words of the first `n` descriptors.
+/// Masks for loading fewer than eight descriptors of four words each. To load `n` descriptors, the
+/// scan uses the 32 masks that start at index `32 - 4 * n`.
 static MASKS: [i32; 64] = {
     let mut masks = [0; 64];
     let mut word = 0;
@@ -89,8 +89,8 @@ impl Eights {
         }
     }
 
-    /// Adds eight descriptors to the minima, maxima and sums. Each of the `pairs` contains two
-    /// descriptors. If a descriptor is absent, its words are 0, and all bits of its lane in
+    /// Adds eight descriptors to the minima, maxima and sums. Each entry of `pairs` contains two
+    /// descriptors. If a descriptor is absent, its words are 0, and all bits of its SIMD lane in
     /// `missing` are set.
     #[inline]
     #[target_feature(enable = "avx2")]
@@ -126,8 +126,8 @@ impl Eights {
         Scan {
             first,
             last,
-            // The 32-bit end of a buffer overflows if the buffer lies at the end of the 32-bit
-            // range. The returned end is then outside every arena, as the buffer is.
+            // If the buffer lies at the end of the 32-bit range, its end overflows. The returned
+            // end is then outside all packet memory, as the buffer is.
             end: if last > u32::MAX - 0xff { u64::from(u32::MAX) + 0xff } else { end.into() },
             units: units.into(),
             room,

@@ -47,8 +47,8 @@ fn extents_each(descriptors: &[Descriptor]) -> Extents {
     descriptors.iter().fold(Extents::NONE, Extents::and)
 }
 
-/// Returns whether the packets arrived one directly after the other. Such packets have consecutive
-/// order tags, which are 16-bit arrival numbers.
+/// Returns whether the packets arrived one directly after the other. Their 16-bit arrival numbers
+/// are then consecutive.
 #[inline]
 pub fn are_in_order(descriptors: &[Descriptor]) -> bool {
     #[cfg(target_arch = "x86_64")]
@@ -63,8 +63,8 @@ fn are_in_order_each(descriptors: &[Descriptor]) -> bool {
     descriptors.windows(2).all(|two| two[1].order == two[0].order.wrapping_add(1))
 }
 
-/// Returns the verdict of all outcomes if it is the same for all packets. Returns `None` if the
-/// verdicts differ or if there are no outcomes.
+/// Returns the verdict if it is the same for all packets. Returns `None` if the verdicts differ or
+/// if there are no packets.
 #[inline]
 pub fn verdict_of_all(outcomes: &[Outcome]) -> Option<u8> {
     let verdict = outcomes.first()?.verdict;
@@ -80,8 +80,8 @@ fn have_verdict_each(outcomes: &[Outcome], verdict: u8) -> bool {
     outcomes.iter().fold(0, |differs, outcome| differs | (outcome.verdict ^ verdict)) == 0
 }
 
-/// Returns the range of memory that the buffers of the packets cover, as its first unit and its
-/// number of 64-byte units. The buffers must not overlap.
+/// Returns the range of memory that the buffers of the packets cover, as the first 64-byte unit and
+/// the number of units. The buffers must not overlap.
 ///
 /// Returns `None` if there are no packets, or if the range has a gap. Also returns `None` if the
 /// last packet does not have the last buffer of the range.
@@ -134,8 +134,8 @@ fn span_each<T: AsRef<Descriptor>>(packets: &[T]) -> Span {
 }
 
 // A packet descriptor consists of four 32-bit words. The first word contains the buffer. The second
-// word contains the head and the length. The third word contains the room, the port and the order
-// tag. The fourth word contains the flow hash. Each function reads only the words that it needs.
+// word contains the head and the length. The third word contains the room, the port and the arrival
+// number. The fourth word contains the flow hash. Each function reads only the words that it needs.
 #[cfg(target_arch = "x86_64")]
 const _: () = {
     use std::mem::offset_of;
@@ -180,8 +180,8 @@ unsafe fn are_in_order_avx2(descriptors: &[Descriptor]) -> bool {
     use std::arch::x86_64::*;
     let Some(first) = descriptors.first() else { return true };
     let (pairs, rest) = descriptors.as_chunks::<2>();
-    // The order tag is the upper half of a 32-bit word, so an addition wraps around without
-    // affecting other fields.
+    // The arrival number is the upper half of a 32-bit word, so it wraps around without changing
+    // other fields.
     let [one, other] = [0, 1].map(|index: u16| i32::from(first.order.wrapping_add(index) as i16) << 16);
     let mut expected = _mm256_setr_epi32(0, 0, one, 0, 0, 0, other, 0);
     let step = _mm256_set1_epi32(2 << 16);
@@ -265,7 +265,7 @@ mod tests {
             }
         }
 
-        /// In each test case, all outcomes are the same, except for at most one outcome.
+        /// In each test case, at most one packet has a different verdict.
         #[test]
         fn finds_a_different_verdict(
             verdict: u8,

@@ -77,10 +77,12 @@ pub(super) struct StepKeys {
     /// Rate at the end of the step.
     pub(super) to: Option<Rate>,
     /// Frame lengths of the step. If this key is absent, the step has the lengths of the previous
-    /// step. In the first step, an absent key selects the lengths that are configured for the port.
+    /// step. If the key is absent in the first step, the lengths that are configured for the port
+    /// apply.
     pub(super) size: Option<Size>,
-    /// Relative share of each traffic class. If this key is absent, the step has the shares of the
-    /// previous step. In the first step, an absent key means equal shares.
+    /// Relative proportion of packets in each traffic class. If this key is absent, the step has
+    /// the proportions of the previous step. In the first step, an absent key means equal
+    /// proportions.
     #[serde(default)]
     pub(super) shares: Option<BTreeMap<String, f64>>,
 }

@@ -39,7 +39,7 @@ pub(super) struct Program {
     /// Traffic classes of the program. The list is empty if the file has no classes.
     pub(super) classes: Vec<ClassKeys>,
     repeat: bool,
-    /// Number of packets in one cycle of the program, followed by the duration of the cycle.
+    /// Number of packets in one cycle of the program, and the duration of the cycle.
     packets: u64,
     duration_ns: u64,
 }
@@ -52,8 +52,8 @@ struct Segment {
     /// Time between two packets, in nanoseconds.
     packet_ns: f64,
     size: usize,
-    /// Limits that determine the traffic class of a packet, one for each class. A packet belongs to
-    /// the first class whose limit is above the packet's random number.
+    /// One limit for each traffic class. A packet belongs to the first class whose limit is above
+    /// the packet's random number.
     limits: Vec<u32>,
 }
 
@@ -142,8 +142,8 @@ impl Program {
             return None;
         }
         let (cycle, within) = (sequence / self.packets, sequence % self.packets);
-        // A segment without packets has the same first packet as the next segment. The search finds
-        // the last of these segments, which contains the packet.
+        // A segment without packets has the same first sequence number as the next segment. The
+        // search finds the last segment with this number, which contains the packet.
         let index = self.segments.partition_point(|segment| segment.first <= within) - 1;
         let segment = &self.segments[index];
         let end = self.segments.get(index + 1).map_or(self.packets, |next| next.first);
@@ -190,8 +190,9 @@ impl Builder {
         let parts = if from == to { 1.0 } else { (step.seconds / RAMP_SECONDS).ceil() };
         let parts = parts.min(SEGMENTS_MAX as f64 + 1.0);
         for part in 0..parts as usize {
-            // A step with a linear rate change is divided into parts. Each part has the rate at its
-            // middle. The total number of packets is therefore the same as with a linear rate.
+            // A step with a linear rate change is divided into parts with a constant rate. The rate
+            // of a part is the linear rate at its midpoint, so the total number of packets is the
+            // same.
             let rate = from + (to - from) * (part as f64 + 0.5) / parts;
             program.segments.push(Segment {
                 start_ns: (self.seconds * SECOND_NS).round() as u64,
@@ -210,8 +211,8 @@ fn equal_limits(classes: usize) -> Vec<u32> {
     limits(&vec![1.0; classes])
 }
 
-/// Converts the shares of the traffic classes to limits for 32-bit random numbers. The limit of a
-/// class is the sum of the shares of this class and all earlier classes, scaled to 2^32.
+/// Converts the proportions of the traffic classes to limits for 32-bit random numbers. The limit
+/// of a class is the sum of the proportions up to this class, scaled to 2^32.
 fn limits(shares: &[f64]) -> Vec<u32> {
     let total: f64 = shares.iter().sum();
     let mut sum = 0.0;
@@ -221,8 +222,7 @@ fn limits(shares: &[f64]) -> Vec<u32> {
     };
     let mut limits: Vec<u32> = shares.iter().map(limit).collect();
     // Rounding can make the highest limit too low, and a large random number would select no class.
-    // The last class whose share is not 0 therefore gets the maximum limit. Later classes are never
-    // selected.
+    // The last class whose proportion is not 0 therefore gets the maximum limit.
     let last = shares.iter().rposition(|share| *share > 0.0);
     last.into_iter().for_each(|last| limits[last..].fill(u32::MAX));
     limits

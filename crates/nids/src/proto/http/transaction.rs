@@ -83,7 +83,7 @@ impl TxData {
         }
     }
 
-    /// Returns the files that are complete. If `end` is true, returns all files.
+    /// Returns the files that are complete. If `end` is true, also returns incomplete files.
     pub(super) fn take_files(&mut self, id: u64, end: bool) -> Vec<FileRecord> {
         let requests = self.files.iter_mut().filter_map(|file| file.take_record(id, Direction::ToServer, end));
         let response = self.response.as_mut().and_then(|file| file.take_record(id, Direction::ToClient, end));
