@@ -67,7 +67,7 @@ pub enum Error {
     NotCapture {
         /// Path of the file.
         path: PathBuf,
-        /// Content that the file has instead.
+        /// Content of the file, or how it differs from a capture file.
         reason: String,
     },
     /// The capture file contains no Ethernet frames.

@@ -58,7 +58,7 @@ pub struct LiveContext<'a> {
     pub port: u8,
     /// Number of workers. The port must have one queue for each worker.
     pub workers: usize,
-    /// Whether the function chain receives packets from the port.
+    /// Whether packets are received from the port. Otherwise, the port only sends packets.
     pub receives: bool,
     /// Memory of all packets. The port may register the whole memory with a driver. The memory
     /// stays mapped until all clones of this handle are dropped.

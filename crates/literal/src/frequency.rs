@@ -3,7 +3,7 @@
 
 use crate::image::{fold4, fold8, mix};
 
-/// Bits of a counter table.
+/// Binary logarithm of the number of counters in a table.
 const BITS: u32 = 18;
 const K1: u32 = 0x9e37_79b1;
 const K2: u32 = 0x85eb_ca77;
@@ -31,7 +31,7 @@ impl Frequencies {
         Self { three: table(), four: table(), eight: table(), positions: 0 }
     }
 
-    /// Counts the windows of `traffic`.
+    /// Counts the short byte strings in `traffic`.
     pub fn train(&mut self, traffic: &[u8]) {
         for window in traffic.windows(8) {
             let eight = fold8(window);

@@ -7,12 +7,12 @@ pub(crate) const GROUPS: usize = 4;
 pub(crate) const GROUP_WORDS: usize = 12;
 /// Number of `u32` words in the image header before the headers of the groups.
 pub(crate) const HEAD_WORDS: usize = 16;
-/// Length of the header, bytes.
+/// Length of the header, in bytes.
 pub(crate) const HEADER_BYTES: usize = (HEAD_WORDS + GROUPS * GROUP_WORDS) * 4;
 
 /// Positions of the `u32` words in the header of the image.
 pub(crate) mod head {
-    /// Length of the image, bytes.
+    /// Length of the image, in bytes.
     pub(crate) const BYTES: usize = 0;
     /// First hash multiplier, an odd number.
     pub(crate) const K1: usize = 1;
@@ -29,7 +29,7 @@ pub(crate) mod head {
     /// Offset of the three tables for patterns of one to three bytes. For each of the 256 byte
     /// values, a table contains the mask of the buckets that may match.
     pub(crate) const SHORT_AT: usize = 7;
-    /// Length of the longest pattern, bytes.
+    /// Length of the longest pattern, in bytes.
     pub(crate) const LONGEST: usize = 8;
 }
 
@@ -84,7 +84,7 @@ impl Image {
         Self { words, bytes: bytes.len() }
     }
 
-    /// Returns the length of the image, bytes.
+    /// Returns the length of the image, in bytes.
     pub fn len_bytes(&self) -> usize {
         self.bytes
     }
@@ -94,7 +94,7 @@ impl Image {
         self.head(head::PATTERNS)
     }
 
-    /// Returns the length of the longest pattern, bytes.
+    /// Returns the length of the longest pattern, in bytes.
     pub fn longest_bytes(&self) -> usize {
         self.head(head::LONGEST) as usize
     }
@@ -136,7 +136,7 @@ impl Image {
     }
 }
 
-/// Bits that a letter has in lower case only.
+/// Bits that distinguish lower-case letters from upper-case letters.
 pub(crate) const FOLD: u64 = 0x2020_2020_2020_2020;
 
 /// Returns four bytes with letters in lower case. The conversion also changes some bytes that are
@@ -145,12 +145,12 @@ pub(crate) fn fold4(bytes: &[u8]) -> u32 {
     u32::from_le_bytes([bytes[0], bytes[1], bytes[2], bytes[3]]) | FOLD as u32
 }
 
-/// Returns eight bytes with letters in lower case.
+/// Converts the letters among eight bytes to lower case.
 pub(crate) fn fold8(bytes: &[u8]) -> u64 {
     u64::from_le_bytes([bytes[0], bytes[1], bytes[2], bytes[3], bytes[4], bytes[5], bytes[6], bytes[7]]) | FOLD
 }
 
-/// Returns the hash of a window. Callers use its high bits.
+/// Returns the hash of a short byte string. Callers use the high bits of the hash.
 #[inline]
 pub(crate) fn mix(low: u32, high: u32, k1: u32, k2: u32) -> u32 {
     low.wrapping_mul(k1).wrapping_add(high.wrapping_mul(k2))

@@ -39,7 +39,7 @@ unsafe extern "C" {
 }
 
 impl Form {
-    /// All forms of the search code.
+    /// All versions of the search code.
     pub const ALL: [Self; 3] = [Self::Rust, Self::Portable, Self::Avx512];
 
     /// Returns the name of this version of the search code.

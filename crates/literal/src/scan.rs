@@ -32,7 +32,7 @@ impl Image {
         native::scan(form, self, text, found)
     }
 
-    /// Searches in Rust.
+    /// Searches with the Rust version of the code.
     pub(crate) fn scan_rust(&self, text: &[u8], found: Found<'_>) -> bool {
         let (k1, k2) = (self.head(head::K1), self.head(head::K2));
         let is_long = self.group(0, group::PATTERNS) + self.group(1, group::PATTERNS) > 0;

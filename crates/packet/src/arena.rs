@@ -10,7 +10,7 @@ use crate::{BUFFER_UNIT_BYTES, Error, Memory, Region};
 /// distance between buffers, or space before each buffer.
 const PAGE_BYTES: usize = 4096;
 
-/// Arrangement of the packet buffers in the region of a worker.
+/// Arrangement of the packet buffers in the memory of a worker.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Layout {
     /// All buffers have the same size. Packets may be freed in any order.
@@ -36,7 +36,7 @@ pub enum Reuse {
 /// Configuration of the arena, which is the memory of all packets. All sizes are in bytes.
 #[derive(Clone, Debug)]
 pub struct ArenaConfig {
-    /// Arrangement of the packet buffers in the region of a worker.
+    /// Arrangement of the packet buffers in the memory of a worker.
     pub layout: Layout,
     /// Selects which free buffer the next packet gets in the layout `slots`. The layout `dense`
     /// ignores this setting.

@@ -16,9 +16,9 @@ pub use summary::{Extents, are_in_order, extents, verdict_of_all};
 /// bytes. Offsets and lengths of frames are in bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Scan {
-    /// Position of the first buffer in the arena.
+    /// Position of the first buffer in the packet memory.
     pub first: u32,
-    /// Position of the last buffer in the arena.
+    /// Position of the last buffer in the packet memory.
     pub last: u32,
     /// Position of the end of the last buffer. It has 64 bits, so that even an invalid descriptor
     /// causes no overflow.

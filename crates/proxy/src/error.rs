@@ -1,5 +1,5 @@
-//! Errors of the proxy, grouped by who must act. Failed connections and failed requests do not
-//! appear here. They are counted instead.
+//! Errors of the proxy, grouped by who must act. Failed connections and failed requests are counted
+//! instead.
 
 use std::net::SocketAddr;
 use std::path::PathBuf;

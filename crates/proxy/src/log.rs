@@ -21,8 +21,8 @@ pub(crate) struct AccessLog {
 }
 
 impl AccessLog {
-    /// Opens the access log. The path `-` means standard output. The log ends when all senders are
-    /// dropped.
+    /// Opens the access log. The path `-` means standard output. The thread that writes the log
+    /// ends when all senders are dropped.
     pub(crate) fn open(path: &Path) -> io::Result<(Self, std::thread::JoinHandle<()>)> {
         let mut file = open(path)?;
         let (lines, received) = sync_channel(LINES_MAX);
@@ -37,7 +37,7 @@ impl AccessLog {
         Ok((Self { lines, reopen }, thread))
     }
 
-    /// Adds a line to the log, without its line end. Returns false if the line is discarded.
+    /// Adds a line, given without its line end, to the log. Returns false if the line is discarded.
     pub(crate) fn line(&self, line: String) -> bool {
         self.lines.try_send(line).is_ok()
     }
@@ -65,7 +65,7 @@ fn reopen_file(path: &Path, file: &mut Output) {
 }
 
 /// Writes lines to the log file. Returns true when the file must be opened again, and false when
-/// all senders are gone.
+/// all senders were dropped.
 fn write(lines: &Receiver<String>, file: &mut Output, reopen: &AtomicBool) -> bool {
     let mut failed = false;
     loop {

@@ -14,7 +14,7 @@ use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
 use crate::counters::Counter;
 
-/// Size in bytes of the read buffer of a thread, which is the size of four TLS records.
+/// Size in bytes of the read buffer of a thread. The buffer holds four TLS records.
 const BUFFER_BYTES: usize = 64 << 10;
 /// Maximum number of reads from one connection before other connections have a turn.
 const READS: usize = 16;
@@ -53,7 +53,7 @@ enum State {
 
 impl Direction {
     /// Copies bytes in one direction until no more bytes can be read or written. Returns ready when
-    /// the direction is complete.
+    /// all bytes of this direction have been copied.
     fn poll<R: AsyncRead + Unpin, W: AsyncWrite + Unpin>(
         &mut self,
         cx: &mut Context<'_>,
@@ -75,8 +75,7 @@ impl Direction {
             match self.state {
                 State::Copying => {
                     if self.poll_copy(cx, from, to, counter, moved)?.is_pending() {
-                        // No more bytes can be read now. A flush sends the bytes that TLS has
-                        // buffered.
+                        // No more bytes can be read now, so send the bytes that TLS has buffered.
                         if self.flushing {
                             ready!(Pin::new(&mut *to).poll_flush(cx))?;
                             self.flushing = false;

@@ -15,7 +15,7 @@ pub struct Report {
     /// reload adds 1.
     pub generation: u64,
     /// Name and version of the library crypto_mb, which signs in SIMD lanes. If the library is not
-    /// used, the text is the reason.
+    /// used, the text states the reason.
     pub lanes: String,
     /// Counters of the signing engine, over all workers.
     pub signer: godwit_sign::Counters,
@@ -56,7 +56,7 @@ pub struct UpstreamReport {
 
 impl Report {
     /// Returns whether the counters account for every connection, handshake, request and signature.
-    /// The result is only reliable after the workers have stopped.
+    /// The counters are only exact after the workers have stopped.
     pub fn is_conserved(&self) -> bool {
         self.signer.is_conserved() && self.proxies.iter().all(ProxyReport::is_conserved)
     }

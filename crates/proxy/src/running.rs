@@ -18,8 +18,8 @@ use crate::state::{Generation, Phase, ProxyState, Stop};
 use crate::worker::{self, Seed};
 use crate::{Error, listen, signing};
 
-/// Time that workers wait after the end of all connections was requested, so that the last
-/// connections can update their counters.
+/// Time that workers wait after they have asked all connections to end. In this time, the last
+/// connections update their counters.
 const LAST: Duration = Duration::from_secs(5);
 
 /// Handle of the running proxies. If it is dropped without [`Running::stop`], the proxies continue
@@ -166,7 +166,8 @@ impl Running {
         }
     }
 
-    /// Returns whether the thread of a worker has ended. While the proxies run, this is a bug.
+    /// Returns whether the thread of a worker has ended. If this happens while the proxies run, it
+    /// is a bug.
     pub fn has_failed(&self) -> bool {
         self.workers.iter().any(JoinHandle::is_finished)
     }
@@ -187,8 +188,8 @@ impl Running {
         wait(LAST, &|| false);
         let report = self.report();
         for worker in self.workers.drain(..).filter(JoinHandle::is_finished) {
-            // The message of a worker that panicked was already printed. The report shows what is
-            // missing.
+            // If a worker panicked, its message was already printed, and the counters in the report
+            // are incomplete.
             let _ = worker.join();
         }
         if let Some((log, thread)) = self.log.take() {

@@ -31,7 +31,7 @@ pub(crate) struct Generation {
     pub(crate) proxies: Vec<Arc<ProxyState>>,
 }
 
-/// State of the program, which connections watch in order to end in time.
+/// State of the program. Connections watch it in order to end in time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Phase {
     /// Number of the current configuration. Connections that an earlier configuration accepted end
@@ -113,8 +113,8 @@ impl ProxyState {
         };
         let certificates = Arc::new(certificates.map_err(tls)?);
         let settings = settings(proxy);
-        // If the settings are equal, the new acceptor keeps the session tickets. In both cases, it
-        // reads the certificates of the authorities for client certificates again.
+        // If the TLS settings are equal, the new acceptor keeps the session tickets. It always
+        // reads the certificates of the client authorities again.
         let acceptor = match old.filter(|old| old.settings == settings) {
             Some(old) => old.acceptor.with_certificates(&settings, Arc::clone(&certificates)),
             None => RustlsAcceptor::new(&settings, Arc::clone(&certificates)),

@@ -97,8 +97,7 @@ async fn work(seed: Seed, signer: signing::Seed) -> std::io::Result<()> {
         if stop > Stop::No && Rc::strong_count(&connections) == 1 {
             break;
         }
-        // The loop continues when the state of the program changes, or when the interval has
-        // passed.
+        // Wait until the state of the program changes or the interval has passed.
         let _ = tokio::time::timeout(PUBLISH, phase.changed()).await;
         if stop == Stop::Now {
             tokio::task::yield_now().await;

@@ -2,7 +2,7 @@
 
 use serde::Serialize;
 
-/// Number of SIMD lanes, which is also the maximum number of jobs that the CPU signs at once.
+/// Number of SIMD lanes. It is also the maximum number of jobs that the CPU signs at once.
 pub const LANES: usize = 8;
 
 /// Counters of jobs and batches. The number of received jobs always equals the sum of the signed
@@ -17,8 +17,8 @@ pub struct Counters {
     pub refused: u64,
     /// Jobs refused because too many jobs wait.
     pub refused_backlog: u64,
-    /// Jobs that were refused because the signature scheme does not fit the key, or because the
-    /// message is too long.
+    /// Number of jobs that were refused because the signature scheme does not fit the key, or
+    /// because the message is too long.
     pub refused_invalid: u64,
     /// Jobs that the client cancelled.
     pub refused_cancelled: u64,
@@ -34,20 +34,22 @@ pub struct Counters {
     pub signed_lanes: u64,
     /// Signatures made by devices.
     pub signed_device: u64,
-    /// Number of batches that were signed in SIMD lanes, by the number of jobs in the batch. The
-    /// index 0 means one job.
+    /// Number of batches that were signed in SIMD lanes, for each number of jobs in a batch. The
+    /// entry at index 0 is for batches with one job.
     pub batches_by_fill: [u64; LANES],
     /// Batches submitted to devices.
     pub device_batches: u64,
-    /// Signatures of the SIMD lanes that the public key did not verify. These jobs were signed
-    /// again.
+    /// Number of wrong signatures from the SIMD lanes, found with the public key. These jobs were
+    /// signed again.
     pub faults_lanes: u64,
-    /// Signatures of devices that the public key did not verify. These jobs were signed again.
+    /// Number of wrong signatures from devices, found with the public key. These jobs were signed
+    /// again.
     pub faults_device: u64,
-    /// Jobs whose device did not answer before the deadline. The CPU signs these jobs as well.
+    /// Number of jobs that a device did not answer before the deadline. The CPU signs these jobs as
+    /// well.
     pub late: u64,
-    /// Results that were ignored because another processor had already answered the job, or because
-    /// the job was cancelled.
+    /// Number of results that were ignored because another processor had already answered the job,
+    /// or because the job was cancelled.
     pub results_ignored: u64,
     /// Devices declared lost.
     pub devices_lost: u64,

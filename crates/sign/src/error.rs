@@ -1,13 +1,12 @@
-//! Errors of the crate, grouped by who must act. A job without a signature is not an error. It is
-//! counted as a refusal ([`crate::Refusal`]).
+//! Errors of the crate, grouped by who must act. A job without a signature is counted as a refusal
+//! ([`crate::Refusal`]), not as an error.
 
 use std::path::PathBuf;
 
-/// Error during the loading of keys. The description of each variant starts with the party who must
-/// act.
+/// Error that occurs when keys are loaded. The description of each variant states who must act.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
-    /// The operator must act, because a file with a key or a certificate is refused.
+    /// The file of a key or a certificate is refused. The operator must act.
     #[error("{}: {reason}", file.display())]
     Key {
         /// Refused file.

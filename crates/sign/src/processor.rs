@@ -32,7 +32,7 @@ pub struct DeviceResult {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct DeviceLost;
 
-/// Device that signs batches of jobs. It belongs to one signer.
+/// Device that signs batches of jobs for one signer.
 ///
 /// The signer verifies signatures with the public key of the job. If a device returns no result in
 /// time, the CPU signs the job as well. A device may therefore lose jobs.

@@ -32,8 +32,8 @@ impl Hash {
 pub enum Scheme {
     /// RSASSA-PKCS1-v1_5 (RFC 8017, section 8.2).
     RsaPkcs1(Hash),
-    /// RSASSA-PSS with MGF1 (RFC 8017, section 8.1). Both use the same hash function, and the salt
-    /// is as long as the hash.
+    /// RSASSA-PSS with MGF1 (RFC 8017, section 8.1). Message and mask use the same hash function,
+    /// and the salt is as long as the hash.
     RsaPss(Hash),
     /// ECDSA on P-256 with SHA-256 (FIPS 186-5), encoded as ASN.1.
     EcdsaP256Sha256,

@@ -76,9 +76,9 @@ impl Signer {
         })
     }
 
-    /// Sets how often signatures of devices are verified with the public key. One in `every`
-    /// signatures is verified. Each signature is verified by default. Values above 1 are only safe
-    /// for devices that verify their own signatures.
+    /// Sets how often signatures of devices are verified with the public key. The signer verifies
+    /// one in `every` signatures. The default is 1, with which each signature is verified. Values
+    /// above 1 are only safe for devices that verify their own signatures.
     pub fn check_device_results(&mut self, every: u64) {
         self.check_every = every.max(1);
     }
@@ -129,7 +129,7 @@ impl Signer {
         self.policy.waiting() > 0
     }
 
-    /// Returns the latest time at which [`Signer::turn`] must be called again, if no job is
+    /// Returns the time at which [`Signer::turn`] must be called again at the latest, if no job is
     /// submitted before.
     pub fn deadline_ns(&self) -> Option<u64> {
         self.policy.deadline_ns()
@@ -168,8 +168,8 @@ impl Signer {
 
     fn sign_in_lanes(&mut self, class: Class, ids: &[JobId], done: &mut Vec<Done>) {
         let Self { pending, lanes: Some(lanes), .. } = self else {
-            // The policy does not choose the SIMD lanes if they are not available, so this case
-            // does not occur.
+            // This case does not occur, because the policy chooses the SIMD lanes only if they are
+            // available.
             return ids.iter().for_each(|&id| self.sign_single(id, done));
         };
         let job = |id: &JobId| {

@@ -1,9 +1,9 @@
-//! Claims on keys. A claim ensures that no key has two users, because two users of one key would
-//! repeat its nonces.
+//! Claims on cryptographic keys. A claim ensures that no key has two users, because two users of
+//! one key would repeat nonces.
 //!
 //! All processes of an operating system user lock bytes of the same file in shared memory. The
-//! position of a byte comes from the name of the key, so the file itself stays empty. When a
-//! process ends, the kernel releases its locks.
+//! identifier of the key determines the position of the byte. When a process ends, the kernel
+//! releases the locks of the process.
 
 use std::collections::HashMap;
 use std::fs::{File, OpenOptions};
@@ -33,8 +33,8 @@ impl Claims {
         let user = geteuid();
         let path = PathBuf::from(format!("/dev/shm/godwit-keys-{user}"));
         let refuse = |problem: String| Error::Folder { path: path.clone(), problem };
-        // Another user may have created a file with this name first. The folder is sticky, so only
-        // root can remove the file of another user.
+        // Another user may have created a file with this name first. Only root can then remove the
+        // file, because the folder has the sticky bit.
         if let Ok(metadata) = std::fs::symlink_metadata(&path)
             && metadata.uid() != user.as_raw()
         {
@@ -53,8 +53,8 @@ impl Claims {
     }
 
     /// Claims a key for `function`. The claim lasts until the process ends, because packets may
-    /// already have used the key. Error messages name `owner` as the user of the key within the
-    /// function.
+    /// already have used the key. Error messages state `owner` as the part of the function that
+    /// uses the key.
     pub(crate) fn claim(&mut self, name: &KeyName, owner: &str, function: &str) -> Result<(), Error> {
         let refuse = |other: String| Err(Error::Claimed { owner: owner.to_owned(), other });
         match self.owners.get(name) {
@@ -62,7 +62,7 @@ impl Claims {
             Some(other) => return refuse(format!("function `{other}`")),
             None => {}
         }
-        // File offsets are signed, so the position has at most 63 bits.
+        // File offsets are signed 64-bit numbers, so the position has at most 63 bits.
         let position = u64::from_le_bytes(*name.first_chunk().unwrap_or(&[0; 8])) >> 1;
         let lock = flock {
             l_type: F_WRLCK as i16,

@@ -20,8 +20,7 @@ pub trait Disk: Send {
     /// trait.
     fn read(&mut self) -> io::Result<Option<Vec<u8>>>;
 
-    /// Creates an empty file, to which [`Disk::append`] then writes. The journal itself does not
-    /// change.
+    /// Creates an empty file, to which [`Disk::append`] then writes. The journal does not change.
     ///
     /// # Errors
     /// Returns the error of the operating system.

@@ -18,8 +18,8 @@ const LOCK: &str = "lock";
 /// Creates the state folder if it does not exist, and locks it. Dropping the returned value
 /// releases the lock.
 ///
-/// # Errors
-/// Returns an error if another process uses the folder, or if another user could change it.
+/// # Errors Returns an error if another process uses the folder, or if another user could change
+/// the folder.
 pub(crate) fn lock(path: &Path) -> Result<Flock<File>, Error> {
     let refuse = |problem: String| Error::Folder { path: path.to_owned(), problem };
     match DirBuilder::new().mode(0o700).create(path) {

@@ -54,7 +54,7 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 }
 
 impl State {
-    /// Opens the claims on keys. If `path` is given, also opens the state folder there.
+    /// Opens the claims on keys. If `path` is given, also opens the state folder at this path.
     ///
     /// # Errors
     /// Returns an error if the folder cannot be used, or if its journal is damaged.
@@ -78,8 +78,8 @@ impl State {
         self.journal.is_some()
     }
 
-    /// Claims a key for `function`. Error messages name `owner` as the user of the key within the
-    /// function.
+    /// Claims a key for `function`. Error messages state `owner` as the part of the function that
+    /// uses the key.
     ///
     /// # Errors
     /// Returns an error if another function or another process has claimed the key.
@@ -111,7 +111,7 @@ impl State {
         lock(&self.sources).iter().filter_map(Weak::upgrade).collect()
     }
 
-    /// Asks the thread that writes reservations to check for new ones soon, and returns without
+    /// Asks the thread that writes reservations to check for new reservations soon. Returns without
     /// waiting.
     pub fn wake(&self) {
         if let Some(keeper) = self.keeper.get() {
@@ -132,8 +132,7 @@ impl State {
         let thread = thread::Builder::new().name("state".to_owned()).spawn(body);
         let thread = thread.map_err(Error::io("start the thread of the state folder"))?;
         let _ = self.keeper.set(thread.thread().clone());
-        // Earlier calls of [`State::wake`] had no effect, because the thread was not known yet. The
-        // thread is therefore woken once here.
+        // Wake the thread once, because earlier calls of [`State::wake`] had no effect.
         thread.thread().unpark();
         Ok(Keeper { state: Arc::clone(self), thread: Some(thread) })
     }
@@ -172,8 +171,8 @@ impl State {
     }
 }
 
-/// Thread that writes reservations of sequence numbers. Dropping this value ends the thread, but
-/// leaves the reservations in the journal, as after a crash.
+/// Thread that writes reservations of sequence numbers. When this value is dropped, the thread
+/// ends, but the reservations stay in the journal as after a crash.
 pub struct Keeper {
     state: Arc<State>,
     thread: Option<JoinHandle<()>>,

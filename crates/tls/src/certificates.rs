@@ -30,7 +30,7 @@ pub struct KeyFiles {
     pub ocsp: Option<PathBuf>,
 }
 
-/// Certificate with its key, which serves one or more host names.
+/// Certificate and its private key, for one or more host names.
 #[derive(Debug)]
 struct Entry {
     certified: Arc<CertifiedKey>,
@@ -49,8 +49,8 @@ struct Store {
     names: HashMap<String, Vec<usize>>,
 }
 
-/// Certificates of a proxy, which all threads share. After they are replaced, all handshakes that
-/// have not selected a certificate yet use the new certificates.
+/// Certificates of a proxy, which all threads share. After the certificates are replaced, each
+/// handshake that has not selected a certificate yet uses the new certificates.
 #[derive(Debug)]
 pub struct Certificates(ArcSwap<Store>);
 
@@ -87,7 +87,7 @@ impl Certificates {
         self.0.load().entries.iter().map(|entry| Arc::clone(&entry.key)).collect()
     }
 
-    /// Returns the earliest time at which one of the certificates expires, as the time since 1970.
+    /// Returns the time at which the first of the certificates expires, counted from 1970.
     pub fn not_after(&self) -> Option<Duration> {
         self.0.load().entries.iter().map(|entry| entry.not_after).min()
     }

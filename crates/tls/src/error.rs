@@ -1,5 +1,5 @@
-//! Errors of the crate, grouped by who must act. Failed handshakes do not appear here. They are
-//! counted instead ([`crate::Failure`]).
+//! Errors of the crate, grouped by who must act. Failed handshakes are counted instead
+//! ([`crate::Failure`]).
 
 use std::path::PathBuf;
 

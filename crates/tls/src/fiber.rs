@@ -31,8 +31,8 @@ type Resume = Waker;
 type Suspend = Yielder<Resume, ()>;
 
 thread_local! {
-    /// Yielder of the fiber that currently runs on this thread, which can suspend the fiber. The
-    /// waker belongs to the task that polls the fiber.
+    /// Object that can suspend the fiber that currently runs on this thread, and the waker of the
+    /// task that polls the fiber.
     static CURRENT: RefCell<Option<(NonNull<Suspend>, Waker)>> = const { RefCell::new(None) };
     /// Unused stacks.
     static STACKS: RefCell<Vec<DefaultStack>> = const { RefCell::new(Vec::new()) };
@@ -44,7 +44,8 @@ thread_local! {
 ///
 /// It is not `Send`, because a suspended poll may hold values that belong to its thread.
 pub(crate) struct Fiber<F: Future> {
-    /// Poll that is suspended in the middle. It borrows `future`, so it must be dropped first.
+    /// Call of `poll` that is suspended in the middle. It borrows `future`, so it must be dropped
+    /// before `future`.
     suspended: Option<Coroutine<Resume, (), Poll<F::Output>, DefaultStack>>,
     future: Pin<Box<F>>,
 }
@@ -109,8 +110,8 @@ impl<F: Future> Unpin for Fiber<F> {}
 
 impl<F: Future> Drop for Fiber<F> {
     fn drop(&mut self) {
-        // Dropping a suspended coroutine unwinds its stack, so that the values on the stack are
-        // dropped.
+        // When a suspended coroutine is dropped, its stack is unwound, which drops the values on
+        // the stack.
         if let Some(coroutine) = self.suspended.take() {
             // When a thread ends, its thread-local counter may already be destroyed.
             let _ = SUSPENDED.try_with(|suspended| suspended.set(suspended.get() - 1));
@@ -178,7 +179,7 @@ mod tests {
         }
     }
 
-    /// Value for a test that one task sets, and the waker of the fiber that waits for it.
+    /// Test value that one task sets, and the waker of the fiber that waits for the value.
     #[derive(Default)]
     struct Slot(Cell<Option<u32>>, Cell<Option<Waker>>);
 

@@ -70,7 +70,7 @@ struct Shared {
 
 /// State of a job that a fiber waits for.
 enum Waiting {
-    /// The job has no answer yet. The waker belongs to the task that waits for it.
+    /// The job has no answer yet. The waker belongs to the task that waits for the answer.
     Signature(Waker),
     /// The job has this answer.
     Answer(Result<Vec<u8>, Refusal>),

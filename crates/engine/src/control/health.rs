@@ -13,7 +13,7 @@ use crate::observe::report::HealthReport;
 /// earlier. A worker that the system does not schedule for this time also counts as hung.
 const HANG_LIMIT: Duration = Duration::from_secs(10);
 
-/// State of the threads of a run.
+/// State of the worker threads and the housekeeping thread.
 #[derive(Debug)]
 pub(crate) struct Health {
     workers: Vec<Progress>,

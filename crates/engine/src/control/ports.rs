@@ -17,7 +17,7 @@ use crate::options::{Options, Replay};
 use crate::path::egress::NamedTransmit;
 use crate::path::intake::NamedReceive;
 
-/// All ports of a run.
+/// All ports of the engine.
 pub(crate) struct Ports {
     names: Vec<String>,
     sources: Vec<Source>,
@@ -38,7 +38,7 @@ enum Source {
         port: u8,
         config: pcap::Config,
     },
-    /// Live port, whose packets come from outside the process.
+    /// Live port, such as a NIC, whose packets come from outside the process.
     Live {
         port: u8,
     },
@@ -67,7 +67,7 @@ enum Exit {
 }
 
 impl Ports {
-    /// Opens the parts of all ports that the workers share.
+    /// Opens those parts of the ports that all workers share.
     pub(crate) fn open(config: &Config, options: &Options, workers: usize) -> Result<Self, Error> {
         let names: Vec<String> = config.ports.iter().map(|port| port.name.clone()).collect();
         let live = vec![None; names.len()];
@@ -177,17 +177,17 @@ impl Ports {
         Error::Port { port: self.names[usize::from(port)].clone(), source }
     }
 
-    /// Returns the kind of a port in this run.
+    /// Returns the kind of a port.
     pub(crate) fn kind(&self, configured: &PortKind) -> &'static str {
         if self.is_replay() { "pcap" } else { configured.name() }
     }
 
-    /// Returns whether captures replace the ports.
+    /// Returns whether capture files replace the configured ports.
     pub(crate) fn is_replay(&self) -> bool {
         matches!(self.sources.first(), Some(Source::Replay { .. }))
     }
 
-    /// Opens the live ports on the memory of the arena.
+    /// Opens the live ports, which receive and send packets in the packet memory.
     pub(crate) fn open_live(&mut self, config: &Config, arena: &ArenaHandle, regions: &[Region]) -> Result<(), Error> {
         let extents: Vec<_> = regions.iter().map(Region::extent).map(|(start, bytes)| start..start + bytes).collect();
         for (index, port) in config.ports.iter().enumerate() {
@@ -214,7 +214,7 @@ impl Ports {
         Ok(())
     }
 
-    /// Stops the reception of live ports.
+    /// Stops the reception of packets on live ports.
     pub(crate) fn stop(&self) {
         self.live.iter().flatten().for_each(|port| port.stop());
     }
@@ -324,7 +324,7 @@ impl Ports {
         }
     }
 
-    /// Completes the output captures and gives their files the final names.
+    /// Completes the output capture files and gives them their final names.
     pub(crate) fn finish(self) -> Result<(), Error> {
         for (port, sink) in &self.sinks {
             sink.sync().map_err(|source| Error::Port { port: port.clone(), source })?;

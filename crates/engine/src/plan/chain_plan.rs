@@ -16,7 +16,7 @@ use crate::plan::stations::PortStations;
 /// The function chain in the form that workers use on the packet path. The plan is immutable.
 pub(crate) struct ChainPlan {
     pub(crate) classifier: Classifier,
-    /// Names of the classes. The index is the class number.
+    /// Names of the traffic classes, by class number.
     pub(crate) classes: Vec<String>,
     pub(crate) decider: Decider,
     pub(crate) entries: Entries,
@@ -29,7 +29,7 @@ pub(crate) struct ChainPlan {
     /// are in order. The number of this waiting point, called a gate, is the index of the function
     /// in the list.
     pub(crate) gates: Vec<usize>,
-    /// Whether packets leave in arrival order. One entry per port.
+    /// Whether packets leave in arrival order, for each port.
     pub(crate) ordered: Vec<bool>,
     /// Frames that each port accepts. The entry is `None` if the port accepts all frames.
     pub(crate) stations: Vec<Option<PortStations>>,

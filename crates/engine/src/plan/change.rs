@@ -92,7 +92,7 @@ pub(crate) struct WorkerChange {
     held: Vec<Descriptor>,
 }
 
-/// State of a worker that drains packets of the old plan.
+/// State of a worker that waits until all packets of the old plan have left.
 #[derive(Clone, Copy)]
 struct Draining {
     /// Number of packets that had arrived since the start of the worker when the drain began. The

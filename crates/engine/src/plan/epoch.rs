@@ -104,7 +104,7 @@ impl WorkerEpoch {
         (number != self.answered).then_some(number)
     }
 
-    /// Answers request `number` and all earlier ones.
+    /// Answers request `number` and all earlier requests.
     pub(crate) fn answer(&mut self, number: u64) {
         self.answered = number;
         self.shared.answers[self.worker].0.store(number, Ordering::Release);

@@ -187,7 +187,7 @@ impl Port {
         if state.ready == self.pools.len() { self.start(&mut state) } else { Ok(()) }
     }
 
-    /// Creates an error of the device.
+    /// Creates an error for the device.
     #[cold]
     pub(super) fn fault(&self, reason: String) -> Error {
         Error::Device { device: self.device.clone(), what: "the device failed".into(), reason }

@@ -545,7 +545,7 @@ impl Generator {
 #[inline(always)]
 fn class(seed: u64, sequence: u64, limits: &[u32]) -> usize {
     let random = draw(seed ^ CLASS_SEED, sequence) as u32;
-    // The last class with a share has the limit `u32::MAX`.
+    // The last class that occurs has the limit `u32::MAX`.
     limits.iter().position(|&limit| random < limit || limit == u32::MAX).unwrap_or(0)
 }
 

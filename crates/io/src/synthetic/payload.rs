@@ -103,7 +103,7 @@ impl Payload {
             sum += u64::from(self.pool[2 * start + bytes - 1]);
         }
         if bytes >= 4 {
-            // The first four bytes are specific to the packet.
+            // The first four bytes differ between packets.
             out[..4].copy_from_slice(&own.to_le_bytes());
             sum -= u64::from(self.sums[start + 2] - self.sums[start]);
             sum += u64::from(own & 0xffff) + u64::from(own >> 16);

@@ -126,7 +126,7 @@ fn packets_follow_the_program_for_any_number_of_workers() {
     };
     let (second, third) = (STEPS[0], STEPS[0] + STEPS[1]);
     assert!((share(0..second, [10, 1]) - 0.9).abs() < 0.01, "{}", share(0..second, [10, 1]));
-    // The second step keeps the class shares of the first step.
+    // The second step keeps the class proportions of the first step.
     assert!((share(second..third, [10, 2]) - 0.1).abs() < 0.01);
     assert_eq!(share(third..u64::MAX, [10, 2]), 1.0);
     for packet in &packets {

@@ -16,18 +16,18 @@ const ALERTS_MAX: usize = 15;
 pub struct Alert {
     /// Number of the rule.
     pub rule: u32,
-    /// Transaction, if the rule inspects one.
+    /// Transaction that the rule inspects, if any.
     pub transaction: Option<u64>,
-    /// The rule matched reassembled data and not a single packet.
+    /// Whether the rule matched reassembled data instead of a single packet.
     pub stream: bool,
-    /// The action of the rule also applies to all later packets of the flow.
+    /// Whether the action of the rule also applies to all later packets of the flow.
     pub whole_flow: bool,
 }
 
 /// Verdict for a packet.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Verdict {
-    /// Forward.
+    /// Forward the packet.
     #[default]
     Accept,
     /// Drop the packet because the rule with this number matched.
@@ -41,11 +41,12 @@ pub enum Verdict {
 pub struct Result {
     /// Alerts to report.
     pub alerts: Vec<Alert>,
-    /// Verdict.
+    /// Verdict for the packet.
     pub verdict: Verdict,
-    /// Alerts that a threshold suppressed.
+    /// Number of alerts that a threshold suppressed.
     pub suppressed: u32,
-    /// Alerts that were discarded because the packet already had the maximum number of alerts.
+    /// Number of alerts that were discarded because the packet already had the maximum number of
+    /// alerts.
     pub overflow: u32,
 }
 

@@ -1,9 +1,8 @@
-//! Evaluates the tests of one field, such as an HTTP header, in the order in which the rule lists
-//! them.
+//! Evaluates the tests of a rule for one field, such as an HTTP header, in order.
 //!
-//! A relative test starts where the match of the previous test ended. If it fails, the search
-//! continues at the next place where the previous test matches. The number of steps is bounded, so
-//! that no traffic makes a rule expensive.
+//! A relative test starts where the match of the previous test ended. If a relative test fails, the
+//! search continues at the next match of the previous test. The number of steps is limited, so
+//! crafted traffic cannot make a rule expensive.
 
 use super::{numbers, transform};
 use crate::regex::Cache;
@@ -31,9 +30,9 @@ pub(super) struct Scratch {
 /// Field in an evaluation.
 #[derive(Clone, Copy)]
 pub(super) struct Subject<'a> {
-    /// Bytes.
+    /// Bytes of the field.
     pub bytes: &'a [u8],
-    /// The numbers of the DCE/RPC message are little-endian.
+    /// Whether the numbers in the DCE/RPC message are little-endian.
     pub dce_little: bool,
 }
 

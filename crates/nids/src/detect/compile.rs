@@ -17,7 +17,7 @@ use crate::rules::transform::Transform;
 /// Time at which a rule is evaluated.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Kind {
-    /// Once per direction of a flow: only addresses decide.
+    /// The rule tests only addresses and is evaluated once per direction of a flow.
     Addresses,
     /// The rule is evaluated once per direction of a flow, when the application protocol of the
     /// flow becomes known.
@@ -43,22 +43,22 @@ pub struct FieldTest {
 /// Test or change of a named bit. A number replaces the name of the bit.
 #[derive(Debug, Clone)]
 pub struct BitOp {
-    /// Owner of the bit.
+    /// Flow or host to which the bit belongs.
     pub scope: Scope,
-    /// Operation.
+    /// Operation on the bits.
     pub action: BitAction,
     /// Numbers of the named bits.
     pub names: Vec<u32>,
-    /// Life of the bit, microseconds.
+    /// Lifetime of the bit, in microseconds.
     pub expire_micros: Option<u64>,
 }
 
 /// Test or change of a named integer variable. An index replaces the name of the variable.
 #[derive(Debug, Clone)]
 pub struct IntOp {
-    /// Number of the named number.
+    /// Index of the integer variable.
     pub name: u32,
-    /// Operation.
+    /// Operation on the variable.
     pub action: IntAction,
     /// Name of the other operand.
     pub other: Option<u32>,
@@ -67,7 +67,7 @@ pub struct IntOp {
 /// Compiled rule.
 #[derive(Debug)]
 pub struct Compiled {
-    /// Rule as parsed.
+    /// The parsed rule.
     pub rule: Rule,
     /// Time at which the rule is evaluated.
     pub kind: Kind,
@@ -81,26 +81,26 @@ pub struct Compiled {
     /// Application protocols to which the rule applies. The set is empty if it applies to all
     /// protocols.
     pub apps: AppSet,
-    /// The payload tests run on single packets.
+    /// Whether the payload tests run on single packets.
     pub needs_packet: bool,
-    /// The payload tests run on reassembled data.
+    /// Whether the payload tests run on reassembled data.
     pub needs_stream: bool,
     /// Tests of named bits.
     pub bit_tests: Vec<BitOp>,
     /// Changes of named bits after a match.
     pub bit_changes: Vec<BitOp>,
-    /// Tests of named numbers.
+    /// Tests of integer variables.
     pub int_tests: Vec<IntOp>,
-    /// Changes of named numbers after a match.
+    /// Changes of integer variables after a match.
     pub int_changes: Vec<IntOp>,
 }
 
 /// Byte strings to search for in one field after it was transformed.
 #[derive(Debug)]
 pub struct FieldSet {
-    /// Field.
+    /// Field in which the byte strings are searched.
     pub field: Field,
-    /// Transformations.
+    /// Transformations of the field before the search.
     pub transforms: Vec<Transform>,
     /// Byte strings to search for, and the rules that contain each byte string.
     pub search: Search,
@@ -130,7 +130,7 @@ pub struct Engine {
     /// Rules of kind `Transaction` without a byte string for the prefilter, by application
     /// protocol.
     pub transactions: Vec<Vec<u32>>,
-    /// Names of bits and numbers.
+    /// Names of bits and integer variables.
     pub names: Names,
     /// Length in bytes of the longest byte string that the prefilter searches for in payloads.
     pub longest_bytes: usize,

@@ -15,15 +15,16 @@ use std::sync::Arc;
 /// Counters of the detection.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Counters {
-    /// Packets inspected.
+    /// Number of inspected packets.
     pub packets: u64,
-    /// Rules that were evaluated after the prefilter made them candidates.
+    /// Number of rule evaluations that the prefilter caused.
     pub candidates: u64,
-    /// Alerts reported.
+    /// Number of reported alerts.
     pub alerts: u64,
-    /// Alerts that a threshold suppressed.
+    /// Number of alerts that a threshold suppressed.
     pub suppressed: u64,
-    /// Alerts that were discarded because the packet already had the maximum number of alerts.
+    /// Number of alerts that were discarded because the packet already had the maximum number of
+    /// alerts.
     pub overflow: u64,
 }
 
@@ -71,7 +72,7 @@ impl Detector {
         &self.engine
     }
 
-    /// Replaces the rules. Thresholds and bits of hosts stay.
+    /// Replaces the rules. Thresholds and host bits are kept.
     pub fn replace(&mut self, engine: Arc<Engine>) {
         self.stamps = vec![0; engine.rules.len()];
         self.stamp = 0;
@@ -225,7 +226,7 @@ impl Detector {
     }
 
     /// Returns whether a rule matches, without its tests of fields. The function tests the
-    /// application protocol, the headers, the flow, and the named bits and numbers.
+    /// application protocol, the headers, the flow, and the named bits and the integer variables.
     pub(super) fn head_matches(
         &mut self,
         compiled: &Compiled,

@@ -12,20 +12,20 @@ pub struct Input<'i, 'p> {
     pub flow: Option<&'i mut Flow>,
     /// Direction within the flow.
     pub direction: Option<Direction>,
-    /// The flow is established.
+    /// Whether the flow is established.
     pub established: bool,
     /// Reassembled data for the rules. In passive mode, it is the data that rules have not
     /// inspected yet. In inline mode, it is the part of the stream around the packet. Each entry is
     /// one contiguous part of the data.
     pub streams: &'i [&'i [u8]],
-    /// The payload of the packet is part of the stream.
+    /// Whether the payload of the packet is part of the stream.
     pub in_stream: bool,
-    /// The reassembled data contains exactly the payload bytes of the packet.
+    /// Whether the reassembled data contains exactly the payload bytes of the packet.
     pub same_bytes: bool,
     /// Events of the stream.
     pub events: &'i [&'static str],
-    /// The inspector created the packet to mark the end of the flow. The packet was not received.
+    /// Whether the inspector created the packet to mark the end of the flow.
     pub is_end: bool,
-    /// Inline mode: packets wait for their verdict.
+    /// Whether packets wait for their verdict (inline mode).
     pub inline: bool,
 }

@@ -54,7 +54,7 @@ impl Search {
         });
     }
 
-    /// Returns the length of the image, bytes.
+    /// Returns the length of the search image, in bytes.
     pub fn image_bytes(&self) -> usize {
         self.image.as_ref().map_or(0, Image::len_bytes)
     }

@@ -23,9 +23,9 @@ pub(crate) struct AlertContext<'a> {
     pub alert: &'a Alert,
     /// Verdict for the packet.
     pub verdict: Verdict,
-    /// Inline mode: packets wait for their verdict.
+    /// Whether packets wait for their verdict (inline mode).
     pub inline: bool,
-    /// The record includes the payload and the packet.
+    /// Whether the record includes the payload and the packet.
     pub payload: bool,
 }
 

@@ -51,17 +51,18 @@ pub struct Flow {
     pub first: Micros,
     /// Time of the last packet.
     pub last: Micros,
-    /// State.
+    /// State of the flow.
     pub state: FlowState,
-    /// Packets by direction.
+    /// Number of packets in each direction.
     pub packets: [u64; 2],
-    /// Bytes by direction, with link headers.
+    /// Number of bytes in each direction, including link-layer headers.
     pub bytes: [u64; 2],
     /// Action for later packets.
     pub action: FlowAction,
-    /// A rule with the option `bypass` matched, so later packets of the flow are not inspected.
+    /// Whether a rule with the option `bypass` matched. Later packets of the flow are then not
+    /// inspected.
     pub bypass: bool,
-    /// At least one alert was reported for the flow.
+    /// Whether at least one alert was reported for the flow.
     pub alerted: bool,
     /// Whether the rules that test only addresses have already run for this flow, for each
     /// direction.
@@ -71,13 +72,13 @@ pub struct Flow {
     pub protocol_tested: [bool; 2],
     /// Named bits that are set.
     pub bits: Vec<u32>,
-    /// Named numbers.
+    /// Integer variables, as pairs of an index and a value.
     pub ints: Vec<(u32, u32)>,
     /// Variables that regular expressions captured, as pairs of a name and bytes.
     pub captures: Vec<(String, Vec<u8>)>,
-    /// TCP connection.
+    /// State of the TCP connection.
     pub session: Option<Box<Session>>,
-    /// Application protocol.
+    /// State of the application protocol.
     pub app: AppLayer,
     /// Threshold counters of this flow. Each entry has the `gid` and `sid` of a rule and its number
     /// of matches.
@@ -112,14 +113,14 @@ impl Flow {
         }
     }
 
-    /// Counts a packet.
+    /// Counts a packet of the flow.
     pub fn count(&mut self, packet: &Packet<'_>, direction: Direction) {
         self.last = self.last.max(packet.time);
         self.packets[direction as usize] += 1;
         self.bytes[direction as usize] += packet.data.len() as u64;
     }
 
-    /// Returns whether both directions have packets.
+    /// Returns whether packets were seen in both directions.
     pub fn is_bidirectional(&self) -> bool {
         self.packets[0] > 0 && self.packets[1] > 0
     }
@@ -158,12 +159,12 @@ impl Flow {
         }
     }
 
-    /// Returns a named number.
+    /// Returns the value of an integer variable.
     pub fn int(&self, name: u32) -> Option<u32> {
         self.ints.iter().find(|int| int.0 == name).map(|int| int.1)
     }
 
-    /// Stores a named number.
+    /// Sets an integer variable.
     pub fn set_int(&mut self, name: u32, value: u32) {
         match self.ints.iter_mut().find(|int| int.0 == name) {
             Some(int) => int.1 = value,

@@ -113,7 +113,7 @@ impl FlowTable {
         self.counters
     }
 
-    /// Returns the flow of a key.
+    /// Returns the flow with this key.
     pub fn find(&self, key: &Key) -> Option<FlowId> {
         let hash = self.hasher.hash_one(key);
         let found = self.index.find(hash, |slot| self.flow_at(*slot).is_some_and(|flow| flow.key == *key));
@@ -124,7 +124,7 @@ impl FlowTable {
         self.slots.get(slot as usize)?.flow.as_ref()
     }
 
-    /// Returns a flow.
+    /// Returns the flow with this number.
     pub fn get(&self, id: FlowId) -> Option<&Flow> {
         self.flow_at(id.0)
     }

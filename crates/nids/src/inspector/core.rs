@@ -14,23 +14,23 @@ use crate::stream::{Handled, Session, State};
 /// Counters of an inspector.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(super) struct Counters {
-    /// Packets, including tunnelled packets and reassembled datagrams.
+    /// Number of packets, including tunnelled packets and reassembled datagrams.
     pub packets: u64,
     /// Packets that belong to no flow.
     pub without_flow: u64,
     /// Packets with a wrong checksum.
     pub checksum: u64,
-    /// Packets that are not valid in their TCP connection.
+    /// Packets that do not fit the state of their TCP connection.
     pub invalid: u64,
     /// Segments that overlap with different bytes.
     pub overlaps: u64,
     /// Gaps in streams that were skipped.
     pub gaps: u64,
-    /// Frames received.
+    /// Number of received frames.
     pub frames: u64,
-    /// Bytes of the frames received.
+    /// Number of bytes in received frames.
     pub bytes: u64,
-    /// Frames with the verdict to drop them.
+    /// Number of frames with the verdict `drop`.
     pub blocked: u64,
     /// Packets dropped by a rule.
     pub dropped_rules: u64,
@@ -126,7 +126,7 @@ impl Core {
         self.stream_memory_bytes = (self.stream_memory_bytes + after).saturating_sub(before);
     }
 
-    /// Takes the flow of a key out of the table and returns it.
+    /// Removes the flow with this key from the table and returns it.
     fn flow_of(&mut self, key: Key, now: Micros) -> (FlowId, Flow) {
         if let Some(id) = self.flows.find(&key)
             && let Some(flow) = self.flows.take(id)

@@ -11,7 +11,7 @@ use std::ops::Range;
 const MESSAGES_MAX: usize = 256;
 /// Maximum number of records of one message.
 const RECORDS_MAX: usize = 256;
-/// Maximum length of a name, bytes.
+/// Maximum length of a name, in bytes.
 const NAME_BYTES_MAX: usize = 1025;
 
 /// Question or resource record.
@@ -29,7 +29,7 @@ pub(super) struct Message {
     id: u16,
     flags: u16,
     questions: Vec<Record>,
-    /// Answer, authority and additional records.
+    /// Resource records in the answer, authority and additional sections.
     sections: [Vec<Record>; 3],
 }
 

@@ -22,11 +22,11 @@ impl std::fmt::Debug for Digests {
 /// File of a transaction.
 #[derive(Debug, Default)]
 pub struct File {
-    /// Name.
+    /// Name of the file.
     pub name: Vec<u8>,
-    /// Bytes for rules.
+    /// Bytes of the file that rules inspect.
     pub body: Body,
-    /// Bytes are missing.
+    /// Whether bytes of the file are missing.
     pub gaps: bool,
     size: u64,
     digests: Option<Box<Digests>>,
@@ -37,17 +37,17 @@ pub struct File {
 /// Description of a file that is complete, or whose transfer has ended early.
 #[derive(Debug, Clone)]
 pub struct FileRecord {
-    /// Transaction.
+    /// Number of the transaction that contains the file.
     pub transaction: u64,
-    /// Direction.
+    /// Direction in which the file was sent.
     pub direction: Direction,
-    /// Name.
+    /// Name of the file.
     pub name: Vec<u8>,
-    /// Number of bytes.
+    /// Number of bytes in the file.
     pub size: u64,
-    /// Bytes are missing.
+    /// Whether bytes of the file are missing.
     pub gaps: bool,
-    /// All bytes arrived.
+    /// Whether all bytes of the file have arrived.
     pub closed: bool,
     /// MD5, SHA-1 and SHA-256, in hexadecimal digits.
     pub digests: Option<[String; 3]>,
@@ -61,7 +61,7 @@ impl File {
         Self { name, digests: hashed.then(digests), ..Self::default() }
     }
 
-    /// Adds bytes. At most `limit` of them are kept for rules.
+    /// Adds bytes. At most `limit` bytes are kept for rules.
     pub fn add(&mut self, bytes: &[u8], limit: u64) {
         self.count(bytes);
         self.body.add(bytes, limit);

@@ -11,14 +11,14 @@ pub enum Identified {
     /// The protocol was identified. If `reversed` is true, the side that was taken for the client
     /// is the server.
     App {
-        /// Protocol.
+        /// The identified protocol.
         app: App,
-        /// The flow has confused its client and its server.
+        /// Whether the side that was taken for the client is the server.
         reversed: bool,
     },
     /// More bytes are needed.
     More,
-    /// No known protocol.
+    /// The bytes belong to no known protocol.
     Unknown,
 }
 

@@ -13,7 +13,7 @@ pub struct RuleState {
     /// Bit set of the field tests that have matched. The bit number is the index of the test in the
     /// rule.
     pub matched: u32,
-    /// The rule matched, or can no longer match.
+    /// Whether the rule has matched or can no longer match.
     pub done: bool,
 }
 
@@ -27,7 +27,7 @@ pub struct Inspection {
     pub rules: Vec<RuleState>,
     /// Named bits of the transaction.
     pub bits: Vec<u32>,
-    /// The direction is complete, and all rules have inspected it.
+    /// Whether the direction is complete and all rules have inspected it.
     pub done: bool,
 }
 
@@ -45,17 +45,17 @@ impl Inspection {
 /// Application protocol of a flow.
 #[derive(Debug, Default)]
 pub struct AppLayer {
-    /// Protocol, once it is known.
+    /// Application protocol, or `None` while it is unknown.
     pub app: Option<App>,
-    /// The protocol cannot be determined.
+    /// Whether it is certain that the protocol cannot be determined.
     pub failed: bool,
     /// Whether the protocol became known with the current packet, for each direction.
     pub fresh: [bool; 2],
     /// Parser of the protocol. It is `None` if the flow is not parsed.
     pub parser: Option<Box<dyn Parser>>,
-    /// The parser takes no more data.
+    /// Whether the parser accepts no more data.
     pub stopped: bool,
-    /// No more data follows, by direction.
+    /// Whether no more data follows, for each direction.
     pub ended: [bool; 2],
     inspections: VecDeque<[Inspection; 2]>,
     first: u64,

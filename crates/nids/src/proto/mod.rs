@@ -46,9 +46,9 @@ pub enum Status {
 pub struct View {
     /// Direction of the inspection.
     pub direction: Direction,
-    /// No more data follows in this direction.
+    /// Whether no more data follows in this direction.
     pub end: bool,
-    /// Inline mode: packets wait for their verdict.
+    /// Whether packets wait for their verdict (inline mode).
     pub inline: bool,
 }
 
@@ -142,9 +142,9 @@ pub trait Parser: Send + std::fmt::Debug {
 /// Options of parsers.
 #[derive(Clone, Copy)]
 pub struct ParserOptions {
-    /// HTTP.
+    /// Settings of the HTTP parser.
     pub http: HttpConfig,
-    /// Digests of files are computed.
+    /// Whether digests of files are computed.
     pub hash_files: bool,
 }
 

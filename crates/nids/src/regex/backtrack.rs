@@ -146,8 +146,8 @@ impl Search {
             negative if negative < 0 => return Outcome::Limit,
             _ => {}
         }
-        // A result of 0 means that the pattern has more capture groups than the match data has room
-        // for.
+        // A result of 0 means that the match data has no room for all capture groups of the
+        // pattern.
         let groups = if result == 0 { GROUPS as usize } else { result as usize };
         // SAFETY: after a match, the vector has two entries for each of `groups` groups.
         let vector = unsafe { std::slice::from_raw_parts(ffi::pcre2_get_ovector_pointer_8(self.data), 2 * groups) };

@@ -15,8 +15,8 @@ use std::sync::Arc;
 
 /// Limit for the memory of one compiled expression, bytes.
 const NFA_BYTES_MAX: usize = 1 << 20;
-/// Memory in bytes for one search of the fast linear matcher. Texts that need more memory use a
-/// slower linear matcher.
+/// Maximum memory in bytes for a search with the fast linear matcher. A slower linear matcher
+/// searches texts that need more memory.
 const VISITED_BYTES: usize = 64 << 10;
 
 /// Flags of an expression that apply to both matchers.
@@ -24,7 +24,7 @@ const VISITED_BYTES: usize = 64 << 10;
 pub struct Flags {
     /// `i`: ASCII letters match in both cases.
     pub nocase: bool,
-    /// `m`: `^` and `$` also match at the start and end of each line.
+    /// Flag `m`: `^` and `$` also match at the start and end of each line.
     pub multi_line: bool,
     /// `s`: the dot matches a newline.
     pub dot_all: bool,
@@ -63,7 +63,7 @@ struct Linear {
     number: usize,
 }
 
-/// Memory for searches, which all expressions of one thread share.
+/// Memory for searches. All expressions of one thread share it.
 pub struct Cache {
     short: Option<(usize, bounded::Cache)>,
     long: Option<(usize, pikevm::Cache)>,
@@ -134,8 +134,8 @@ impl Regex {
         &self.inner.names
     }
 
-    /// Searches `text` and returns whether the expression matches. On a match, `slots` receives the
-    /// start and end of each capture group, as far as it has room.
+    /// Searches `text` and returns whether the expression matches. On a match, writes the start and
+    /// end of each capture group to `slots`. Groups without room in `slots` are left out.
     pub fn find(&self, text: &[u8], cache: &mut Cache, slots: &mut [Option<usize>]) -> bool {
         match &self.inner.matcher {
             Matcher::Linear(linear) => linear.find(text, self.inner.flags.anchored, cache, slots),

@@ -21,7 +21,7 @@ pub struct Unsuitable;
 /// Options of an expression that change its translation.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Syntax {
-    /// `m`: `^` and `$` also match at the start and end of each line.
+    /// Flag `m`: `^` and `$` also match at the start and end of each line.
     pub multi_line: bool,
     /// `E`: `$` matches only at the very end.
     pub dollar_end_only: bool,

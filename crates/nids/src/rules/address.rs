@@ -58,8 +58,8 @@ impl AddressSet {
     }
 }
 
-/// Calls `add` for each address item of a list, which may contain other lists. The second argument
-/// of `add` states whether the item is negated.
+/// Calls `add` for each address in a list, which may contain other lists. The second argument of
+/// `add` states whether the address is negated.
 fn collect(
     text: &str,
     negated: bool,
@@ -88,8 +88,8 @@ fn collect(
     add(text, negated)
 }
 
-/// Negates an address, a list or a variable. A negated list may itself contain negated items, so
-/// the function first computes its set of addresses.
+/// Negates an address, a list or a variable. A negated list may contain negated items, so the
+/// function first computes the set of addresses in the list.
 fn collect_negated(
     text: &str,
     negated: bool,

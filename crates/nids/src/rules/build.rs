@@ -133,7 +133,7 @@ pub(super) fn build(text: &RuleText<'_>, place: Place, context: &mut Context<'_>
     })
 }
 
-/// Checks that a single application protocol has all fields that the rule tests, and that this
+/// Checks that all fields that the rule tests belong to one application protocol, and that this
 /// protocol has a parser.
 fn check_apps(chains: &[Chain], protocol: &super::rule::Protocol) -> Result<(), Problem> {
     let mut apps = protocol.apps;
@@ -269,7 +269,7 @@ impl Builder {
 }
 
 /// Checks the option `requires` of a rule, which lists features, keywords and a version of
-/// Suricata. Returns an error if this implementation lacks one of them.
+/// Suricata. Returns an error if this implementation does not meet the requirements.
 fn requires(value: &str) -> Result<(), &'static str> {
     for word in value.split(',').map(str::trim) {
         let known = match word.split_whitespace().collect::<Vec<_>>()[..] {

@@ -6,7 +6,7 @@ use super::number::parse_number;
 /// Position, size and encoding of a number in a field.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ByteSource {
-    /// Number of bytes to read, or of digits if the number is text.
+    /// Number of bytes to read. If the number is text, each byte is a digit.
     pub bytes: Value,
     /// Position of the number, counted from the start of the field or from the end of the previous
     /// match.
@@ -143,7 +143,7 @@ pub struct IsDataAt {
 pub struct Names(Vec<String>);
 
 impl Names {
-    /// Returns the index of the variable `name`. If it is new, defines it.
+    /// Returns the index of the variable `name`. Defines the variable if it does not exist.
     fn define(&mut self, name: &str) -> Result<u8, &'static str> {
         const BAD: &str = "the name of a variable is not valid";
         let valid = name.starts_with(|c: char| c.is_ascii_alphabetic() || c == '_')

@@ -21,7 +21,7 @@ pub(super) struct Chains {
     last_chain: Option<usize>,
     /// New tests inspect the bytes that the last `base64_decode` option decodes.
     in_base64: bool,
-    /// The name of a field precedes the `content` options that use it, as in Snort 3.
+    /// A field name precedes the `content` options that search the field, as in Snort 3.
     snort3: bool,
 }
 
@@ -178,8 +178,7 @@ impl Chains {
         let repeated = matches!(field.info().kind, Kind::Repeated);
         let current = self.current;
         self.current = Some(if repeated { self.new_chain(field) } else { self.chain_of(field) });
-        // If the same field is named twice without a test in between, the second name has no
-        // effect.
+        // A second selection of the same field, without a test in between, has no effect.
         if let (true, Some(at)) = (repeated, current)
             && self.chains[at].field == field
             && self.chains[at].tests.is_empty()
@@ -207,8 +206,8 @@ impl Chains {
         keywords::app_event(self, app, event)
     }
 
-    /// Adds a test to the selected field. If no field is selected, a relative test goes to the
-    /// field of the previous test, and all other tests go to the payload.
+    /// Adds a test to the selected field. If no field is selected, a relative test inspects the
+    /// field of the previous test, and any other test inspects the payload.
     pub(super) fn push(&mut self, test: Test) {
         let joins_last = is_relative(&test) && !matches!(test, Test::Content(_));
         let at = match (self.current, self.last_chain) {
@@ -300,8 +299,8 @@ impl Chains {
     }
 }
 
-/// Returns whether the byte string is longer than the part of the field (option `depth`) in which
-/// it must occur.
+/// Returns whether the byte string is longer than the range in which it must occur (option
+/// `depth`).
 fn is_too_deep(content: &Content) -> bool {
     matches!(content.depth, Some(Value::Number(depth)) if depth < content.bytes.len() as i64)
 }

@@ -25,8 +25,8 @@ pub struct Content {
     pub depth: Option<Value>,
     /// First position at which the bytes may match, counted from the end of the previous match.
     pub distance: Option<Value>,
-    /// Number of bytes, from the first position that `distance` permits, within which the match
-    /// must lie.
+    /// Number of bytes within which the match must lie. They start at the first position that
+    /// `distance` permits.
     pub within: Option<Value>,
     /// Matches only at the start of the field.
     pub starts: bool,
@@ -36,7 +36,7 @@ pub struct Content {
     pub relative_next: bool,
     /// The rule marks this byte string for the prefilter (`fast_pattern`).
     pub fast_pattern: bool,
-    /// Part of the byte string that the prefilter searches for, as offset and length.
+    /// Offset and length of the part of the byte string that the prefilter searches for.
     pub fast_part: Option<(u16, u16)>,
 }
 
@@ -72,7 +72,7 @@ impl Content {
         self.bytes.make_ascii_lowercase();
     }
 
-    /// Returns whether the position of the match depends on the previous match.
+    /// Returns whether the position of this match depends on the previous match.
     pub fn is_relative(&self) -> bool {
         self.distance.is_some() || self.within.is_some()
     }
@@ -104,8 +104,8 @@ pub fn decode(spelling: &str) -> Result<Vec<u8>, &'static str> {
     if hex { Err("a bar is not closed") } else { Ok(bytes) }
 }
 
-/// Returns the byte that a character means. Rule files are read as Latin-1, in which every byte is
-/// one character.
+/// Returns the byte of a character. Rule files are read as Latin-1, in which every byte is one
+/// character.
 pub fn byte_of(c: char) -> u8 {
     u8::try_from(u32::from(c)).unwrap_or(b'?')
 }

@@ -2,14 +2,13 @@
 
 use crate::app::{App, AppSet, Direction};
 
-/// Availability of a field of a transaction. It depends on how far the protocol parser has
-/// progressed.
+/// Progress of the protocol parser at which a transaction field becomes available.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Ready {
     /// The field does not exist in this direction.
     Never,
-    /// The field is available when the parser reaches this progress. It can still grow until the
-    /// parser exceeds this progress.
+    /// The field is available when the parser reaches this progress, and can grow until the parser
+    /// exceeds this progress.
     At(u8),
 }
 
@@ -70,8 +69,8 @@ macro_rules! fields {
     };
 }
 
-// Each number is the progress of the protocol parser at which a field is available. For HTTP, 1 is
-// the start line, 2 the headers, 3 the body, 4 the trailer, and 5 the end.
+// Each number is the parser progress at which a field becomes available. For HTTP, 1 is the start
+// line, 2 the headers, 3 the body, 4 the trailer, and 5 the end.
 fields! {
     Payload "pkt_data" [] {} Packet NO, NO;
     Ipv4Header "ipv4.hdr" [] {} Packet NO, NO;

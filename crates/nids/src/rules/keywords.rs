@@ -10,7 +10,8 @@ use super::text::unquote;
 
 const BAD: &str = "the value is not valid";
 
-/// Adds the test of a keyword of this module. Returns false if `name` is not such a keyword.
+/// Adds the test for a keyword that this module handles. Returns false if `name` is not such a
+/// keyword.
 pub(super) fn option(chains: &mut Chains, name: &str, value: Option<&str>) -> Result<bool, &'static str> {
     let Some(value) = value else { return Ok(false) };
     match name {
@@ -62,8 +63,8 @@ fn number_field(name: &str) -> Option<(Field, ParseNumber)> {
     Some((field, number))
 }
 
-/// Adds a test that compares a field with `value` without regard to case. If `exact` is true, the
-/// field must equal the value. Otherwise it must contain the value.
+/// Adds a test that compares a field with `value` and ignores case. If `exact` is true, the field
+/// must equal the value. Otherwise it must contain the value.
 fn whole(chains: &mut Chains, field: Field, value: &str, exact: bool) -> Result<(), &'static str> {
     let (negated, text) = unquote(value);
     let mut content = Content::parse(text, negated)?;

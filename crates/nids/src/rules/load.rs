@@ -41,8 +41,8 @@ pub struct RuleSet {
 }
 
 impl RuleSet {
-    /// Loads the rules in `files`. If `with_commented` is true, rules that are commented out with
-    /// `#` load as well.
+    /// Loads the rules in `files`. If `with_commented` is true, also loads rules that are commented
+    /// out with `#`.
     pub fn load(files: &[impl AsRef<Path>], variables: &Variables, with_commented: bool) -> Result<Self, Error> {
         let mut set = Self::default();
         for path in files {

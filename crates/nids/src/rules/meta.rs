@@ -73,7 +73,7 @@ impl Classes {
         self.0.get(name).map(|class| class.0.as_str())
     }
 
-    /// Sets the priority of a rule to that of its class, unless the rule has its own priority.
+    /// Sets the priority of a rule to the priority of its class, unless the rule states a priority.
     pub(super) fn apply(&self, meta: &mut Meta) {
         if meta.priority == 0 {
             meta.priority = meta.class.as_ref().and_then(|name| self.0.get(name)).map_or(3, |class| class.1);

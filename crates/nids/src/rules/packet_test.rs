@@ -230,8 +230,8 @@ fn ip_option(text: &str) -> Option<PacketTest> {
     Some(PacketTest::IpOption(kind))
 }
 
-/// Parses letters that mean bits. A `+`, `*` or `!` before or after the letters selects the kind of
-/// comparison.
+/// Parses flags that are written as letters. A `+`, `*` or `!` before or after the letters selects
+/// the kind of comparison.
 fn letters(text: &str, bit: impl Fn(char) -> Option<u8>) -> Option<(u8, BitsHow)> {
     let (mut bits, mut how) = (0, BitsHow::Exact);
     for letter in text.trim().chars() {

@@ -85,7 +85,7 @@ pub(super) fn parse(value: &str) -> Result<(Pcre, Option<Field>), &'static str> 
 }
 
 /// Returns the variables in which capture groups are stored. The names after the flags apply to the
-/// groups in order. Groups whose own names begin with `flow_` or `pkt_` are stored too.
+/// groups in order. Groups with names that begin with `flow_` or `pkt_` are stored too.
 fn captures(regex: &Regex, names: &str) -> Result<Vec<(u8, Capture)>, &'static str> {
     let mut captures = Vec::new();
     for (group, name) in regex.names().iter().enumerate().skip(1).take(14) {

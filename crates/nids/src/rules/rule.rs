@@ -38,11 +38,11 @@ pub enum Action {
 /// Protocol part of a header.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Protocol {
-    /// IP protocol numbers. The list is empty if all protocols match.
+    /// IP protocol numbers that the rule matches. The list is empty if all protocols match.
     pub numbers: Vec<u8>,
     /// IP version, or `None` for both versions.
     pub version: Option<u8>,
-    /// Application protocols. The set is empty if all protocols match.
+    /// Application protocols that the rule matches. The set is empty if all protocols match.
     pub apps: AppSet,
     /// The rule inspects only single packets (`tcp-pkt`).
     pub packets_only: bool,
@@ -141,7 +141,7 @@ pub struct Pcre {
     pub negated: bool,
     /// The search starts at the end of the previous match.
     pub relative: bool,
-    /// Variables in which capture groups are stored, by group number.
+    /// Variables that store the capture groups, in the order of the group numbers.
     pub captures: Vec<(u8, Capture)>,
 }
 
@@ -192,8 +192,8 @@ pub struct Rule {
     pub ints: Vec<FlowInt>,
     /// Limit for alerts.
     pub threshold: Option<Threshold>,
-    /// Test for whose byte string the prefilter searches. If it is `None`, the prefilter cannot
-    /// exclude the rule.
+    /// Test with the byte string that the prefilter searches for. If it is `None`, the prefilter
+    /// cannot exclude the rule.
     pub prefilter: Option<Prefilter>,
     /// The rule can match without reporting an alert.
     pub noalert: bool,

@@ -1,5 +1,5 @@
-//! Splits the text of rule files into logical lines, the seven words of each rule header, and the
-//! options in parentheses.
+//! Splits rule files into logical lines. Splits each rule into the seven words of its header and
+//! the options in parentheses.
 
 use std::borrow::Cow;
 

@@ -72,7 +72,8 @@ impl Assembler {
         }
     }
 
-    /// Returns the contiguous bytes that contain `offset`, and the offset of the first of them.
+    /// Returns the contiguous bytes that contain `offset`, and the offset of the first returned
+    /// byte.
     pub fn around(&self, offset: u64) -> Option<(u64, &[u8])> {
         let range = self.ranges.iter().find(|range| range.0 <= offset && offset < range.1)?;
         Some((range.0, self.slice(range.0, range.1)))
@@ -269,8 +270,8 @@ mod tests {
             segments in prop::collection::vec((0u64..40, prop::collection::vec(0u8..2, 1..12)), 1..12),
             policy in 0usize..6,
         ) {
-            // The model compares single bytes, and the assembler compares whole overlaps. Each
-            // segment repeats one byte value, so that both give the same result.
+            // Each segment repeats one byte value. Otherwise, the model, which compares single
+            // bytes, and the assembler, which compares whole overlaps, could differ.
             let policy = OverlapPolicy::ALL[policy];
             let segments: Vec<(u64, Vec<u8>)> =
                 segments.iter().enumerate().map(|(i, (at, bytes))| (*at, vec![b'a' + i as u8; bytes.len()])).collect();

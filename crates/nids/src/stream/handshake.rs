@@ -60,8 +60,8 @@ impl Session {
             client.next_win = client.last_ack.wrapping_add(server.window);
             self.timestamps = header.timestamp.is_some();
             if swap {
-                // The session already has the client and the server in the right order. The caller
-                // only exchanges them in the flow.
+                // The client and the server are already right in the session. The caller exchanges
+                // them only in the flow.
                 return Handled { valid: true, swap, ..Handled::default() };
             }
             return Handled { valid: true, ..Handled::default() };
@@ -103,8 +103,7 @@ impl Session {
     ) -> Handled {
         let flags = header.flags;
         let syn = flags & (flag::SYN | flag::ACK);
-        // The sender of the SYN is normally the client of the flow, so packets to the server come
-        // from it.
+        // The sender of the SYN is normally the client of the flow.
         let from_client = direction == Direction::ToServer;
         if !from_client && flags & (flag::RST | flag::FIN) != 0 && !self.echo_ok(header) {
             return Handled::invalid("pkt_invalid_timestamp");

@@ -12,7 +12,8 @@ pub struct Options {
     pub midstream: bool,
     /// Connections of which only one direction is visible are accepted.
     pub async_oneside: bool,
-    /// Policy for overlapping segments. In inline mode, the bytes that arrive first always win.
+    /// Policy for overlapping segments. In inline mode, the bytes that arrive first are always
+    /// kept.
     pub policy: OverlapPolicy,
     /// Number of bytes that are stored for each direction. The value 0 means no limit.
     pub depth: u64,

@@ -7,20 +7,22 @@
 /// Policy that decides which of two overlapping segments provides the bytes that both contain.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum OverlapPolicy {
-    /// The first segment wins. Inline mode uses this policy and ensures that the receiver sees the
-    /// same bytes.
+    /// The bytes of the first segment are kept. Inline mode uses this policy and ensures that the
+    /// receiver sees the same bytes.
     First,
     /// The last segment wins.
     Last,
-    /// The first segment wins, unless the later segment begins before it. This is the default
-    /// policy, and the policy for `windows`.
+    /// The bytes of the first segment are kept, unless the later segment begins earlier in the
+    /// stream. This is the default policy, and the policy for `windows`.
     #[default]
     Bsd,
-    /// Like the BSD policy, but a later segment with the same start also wins if it ends later.
+    /// Like the BSD policy, but the later segment also replaces the bytes if both segments have the
+    /// same start and the later segment is longer.
     Linux,
-    /// The later segment wins, unless it begins after the first segment and does not end after it.
+    /// The bytes of the later segment are kept, unless it begins after the start of the first
+    /// segment and does not extend past its end.
     OldLinux,
-    /// The later segment wins, unless the first one ends after it.
+    /// The bytes of the later segment are kept, unless the first segment extends past its end.
     Solaris,
 }
 

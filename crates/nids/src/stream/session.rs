@@ -65,7 +65,7 @@ pub struct Session {
 
 /// Event of segments that overlap with different bytes.
 pub(super) const OVERLAP_DIFFERS: &str = "reassembly_overlap_different_data";
-/// Age in microseconds at which a timestamp is too old to compare it with new timestamps (RFC 7323,
+/// Age in microseconds above which a timestamp is not compared with new timestamps (RFC 7323,
 /// section 5.5).
 const PAWS_MICROS: u64 = 24 * 86_400 * 1_000_000;
 

@@ -14,8 +14,8 @@ pub struct Side {
     pub next_seq: u32,
     /// Highest acknowledgment number that the other side sent.
     pub last_ack: u32,
-    /// Sequence number at the right edge of the receive window. The other side accepts bytes before
-    /// this number.
+    /// Sequence number at the right edge of the receive window. The receiver accepts bytes before
+    /// this sequence number.
     pub next_win: u32,
     /// Scaled window that this side offers.
     pub window: u32,
@@ -23,8 +23,8 @@ pub struct Side {
     pub scale: u8,
     /// Last timestamp value that this side sent, and the time at which its packet arrived.
     pub timestamp: Option<(u32, u64)>,
-    /// Sequence number and stream offset of one byte. Other sequence numbers are converted to
-    /// offsets by their distance from this byte.
+    /// Sequence number and stream offset of one byte, from which the offsets of other sequence
+    /// numbers are computed.
     anchor: (u32, u64),
     /// Offsets of urgent bytes that are left out of the stream.
     urgent: Vec<u64>,
@@ -40,11 +40,11 @@ pub struct Side {
     pub fin: bool,
     /// No more bytes are stored.
     pub closed: bool,
-    /// The limit for stored bytes is reached, so later bytes are not stored.
+    /// Whether the maximum number of bytes is stored. Later bytes are then discarded.
     pub depth_reached: bool,
-    /// Rules inspect all new bytes of the stream together with the next packet.
+    /// Whether rules inspect all new bytes of the stream with the next packet.
     pub trigger_raw: bool,
-    /// Bytes are missing from the stream, and the inspection has continued without them.
+    /// Whether bytes are missing from the stream and the inspection has continued without them.
     pub gap: bool,
     /// The first bytes of this side belong to no known protocol.
     pub unidentified: bool,
@@ -73,7 +73,7 @@ impl Side {
     }
 
     /// Returns the stream offset of a sequence number, or `None` if the number is before the first
-    /// byte. Urgent bytes that are left out of the stream do not count.
+    /// byte. The offset does not count urgent bytes that are left out of the stream.
     pub fn offset(&self, seq: u32) -> Option<u64> {
         let offset = self.raw_offset(seq)?;
         let urgent = self.urgent.iter().filter(|urgent| **urgent < offset).count() as u64;
@@ -97,8 +97,8 @@ impl Side {
         }
     }
 
-    /// Moves the reference byte for conversions to the sequence number `seq`. Conversions are
-    /// correct for sequence numbers within 2^31 bytes of this byte.
+    /// Selects the byte with sequence number `seq` as the reference for converting sequence numbers
+    /// to offsets. The conversion is correct within 2^31 bytes of the reference.
     pub fn move_anchor(&mut self, seq: u32) {
         if let Some(offset) = self.raw_offset(seq) {
             self.anchor = (seq, offset);

@@ -113,7 +113,7 @@ impl Eights {
         self.beyond = _mm256_or_si256(self.beyond, _mm256_cmpgt_epi32(stop, _mm256_slli_epi32::<6>(room)));
     }
 
-    /// Returns the summary of the descriptors in all eight lanes.
+    /// Returns the summary of the descriptors in all eight SIMD lanes.
     #[inline]
     #[target_feature(enable = "avx2")]
     fn scan(&self) -> Scan {

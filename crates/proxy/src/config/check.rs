@@ -41,8 +41,8 @@ pub(super) fn check(config: &Config, text: &str, origin: &str) -> Result<(), Con
             return place.refuse(format!("there is no key `{unknown}`; the keys are {}", known.join(", ")));
         }
         if let Some(twice) = [Some(proxy.listen), proxy.redirect].into_iter().flatten().find(|address| {
-            // With port 0, each listener gets a different free port, so equal addresses are no
-            // conflict.
+            // Equal addresses with port 0 are no conflict, because each listener gets a different
+            // free port.
             address.port() != 0 && !addresses.insert(*address)
         }) {
             return place.refuse(format!("{twice} is already the address of another listener: choose another port"));

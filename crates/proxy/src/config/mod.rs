@@ -157,8 +157,8 @@ pub struct Proxy {
     /// Method that selects the server for a connection (mode `tcp`) or a request (mode `http`).
     #[serde(default)]
     pub balance: Balance,
-    /// Settings for TLS between the proxy and the servers. Without this table, these connections
-    /// are not encrypted.
+    /// Settings for TLS between the proxy and the servers. Without this table, connections to
+    /// servers are not encrypted.
     #[serde(default)]
     pub upstream_tls: Option<UpstreamTls>,
     /// Health checks.
@@ -193,7 +193,7 @@ fn groups() -> Vec<Group> {
 pub enum Mode {
     /// Decrypted bytes go to the server unchanged.
     Tcp,
-    /// The proxy accepts requests in HTTP/1.1 and HTTP/2, and forwards them to the servers in
+    /// The proxy accepts HTTP/1.1 and HTTP/2 requests, and forwards them to the servers with
     /// HTTP/1.1.
     Http,
 }
@@ -241,8 +241,8 @@ pub enum Balance {
     /// Selects the server with the fewest open connections (mode `tcp`) or requests in progress
     /// (mode `http`).
     LeastConnections,
-    /// Selects the server by a hash of the client's address. Most clients keep their server when
-    /// servers are added or fail.
+    /// Selects the server by a hash of the client's address. Most clients stay with their server
+    /// when other servers are added or fail.
     Hash,
 }
 
@@ -288,7 +288,7 @@ fn check_s() -> f64 {
 pub struct Limits {
     /// Maximum number of connections per worker. Further connections are closed.
     pub connections: usize,
-    /// Maximum size of a request header, in bytes. HTTP/1.1 needs at least 8192.
+    /// Maximum size of a request header, in bytes. The minimum for HTTP/1.1 is 8192.
     pub header_bytes: usize,
     /// Maximum number of fields in a request header.
     pub header_fields: usize,
@@ -338,8 +338,7 @@ impl Config {
     /// Reads and checks a configuration file. The function does not read the keys and certificates
     /// that the file names.
     ///
-    /// # Errors
-    /// Returns the first error, with the file name and the line.
+    /// # Errors Returns the first error that it finds, with the file name and the line.
     pub fn load(path: &Path) -> Result<Self, ConfigError> {
         let text =
             std::fs::read_to_string(path).map_err(|source| ConfigError::File { path: path.to_owned(), source })?;

@@ -15,8 +15,8 @@ use super::Client;
 /// Maximum length of each text that the access log takes from a request, in bytes.
 const TEXT_BYTES_MAX: usize = 1024;
 
-/// A request, from its arrival until its response is complete or has failed. Dropping the value
-/// counts the request and writes its line to the access log.
+/// A request, from its arrival until its response is complete or has failed. When this value is
+/// dropped, the request is counted and its line is written to the access log.
 pub(super) struct Exchange {
     pub(super) client: Rc<Client>,
     started: Instant,

@@ -20,7 +20,7 @@ use super::upgrade;
 use crate::config;
 use crate::upstream::Lease;
 
-/// Maximum number of attempts to send a request. Attempts over kept connections and over new
+/// Maximum number of attempts to send a request. Attempts over reused connections and over new
 /// connections both count.
 const ATTEMPTS_MAX: usize = 8;
 
@@ -133,7 +133,7 @@ impl Attempt<'_> {
                     return Ok((response, Returned { pool: Rc::clone(&link.pool), key, sender, lease }));
                 }
                 Ok(Err(mut error)) => {
-                    // The server may have closed a kept connection just before the request was
+                    // The server may have closed a reused connection just before the request was
                     // sent.
                     let again = error.take_message().or_else(|| {
                         let head = replay.clone()?;
@@ -161,8 +161,8 @@ impl Attempt<'_> {
         (link.index(), link.generation, lease.index)
     }
 
-    /// Returns a kept or new connection to a server that is not listed in `tried`. The last value
-    /// states whether the connection was kept from an earlier request.
+    /// Returns a connection to a server that is not listed in `tried`. The last value states
+    /// whether an earlier request already used the connection.
     async fn sender(&self, client: SocketAddr, tried: &mut Vec<usize>) -> Option<(Lease, Sender, bool)> {
         let (link, counters) = (&self.client.link, self.client.link.counters());
         let proxy = &link.proxy;
@@ -179,7 +179,7 @@ impl Attempt<'_> {
                 Some((sender, connection)) => {
                     counters.upstream_connections.increment();
                     // This task runs the connection until its sender is dropped or the server
-                    // closes it. Errors are ignored here, because the request receives them.
+                    // closes it. The task ignores errors, because they are reported to the request.
                     spawn_local(async move {
                         let _ = connection.with_upgrades().await;
                     });

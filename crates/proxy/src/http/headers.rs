@@ -106,8 +106,8 @@ pub(super) fn remove_hop_by_hop(headers: &mut HeaderMap) {
     headers.remove(TRANSFER_ENCODING);
 }
 
-/// Changes the head of a client's request into the head that is sent to a server. The fields that
-/// report the client's address are overwritten, so that clients cannot forge them.
+/// Changes the header of a client's request into the header that is sent to a server. The fields
+/// that report the client's address are overwritten, so that clients cannot forge them.
 pub(super) fn to_server(request: &mut Parts, host: &HeaderValue, client: SocketAddr, websocket: bool) {
     let headers = &mut request.headers;
     remove_hop_by_hop(headers);

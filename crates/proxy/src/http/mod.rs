@@ -43,7 +43,7 @@ pub(crate) struct Client {
     pub(crate) version: &'static str,
     /// Requests in progress.
     in_progress: Cell<usize>,
-    /// Last time at which a request began or ended, or at which a part of a body arrived.
+    /// Last time at which a request began or ended, or a part of a body arrived.
     active: Cell<Instant>,
     /// WebSocket that the connection has become.
     upgraded: RefCell<Option<Upgraded>>,
@@ -114,9 +114,9 @@ where
     }
 }
 
-/// Runs a client connection. It ends after its requests in progress when the program stops, after a
-/// reload, or when it has no request for the time `idle`. It is closed immediately if a request
-/// makes no progress for too long.
+/// Runs a client connection. When the program stops or reloads its configuration, the connection
+/// ends after its requests in progress. It also ends if it has no request for the time `idle`, or
+/// if a request makes no progress for too long.
 async fn drive<C>(
     client: &Client,
     mut connection: Pin<&mut C>,
@@ -145,7 +145,7 @@ where
     client.progress();
     tokio::select! {
         result = connection.as_mut() => result,
-        // Without this limit, a client that does not read the last response would keep the
+        // Without this time limit, a client that does not read the last response would keep the
         // connection open.
         _ = client.quiet(GRACE, busy) => Ok(()),
     }

@@ -1,4 +1,4 @@
-//! Pool of server connections that are kept between requests. Each worker has a separate pool.
+//! Pool of server connections that stay open between requests. Each worker has a separate pool.
 
 use std::cell::RefCell;
 use std::collections::HashMap;

@@ -81,8 +81,8 @@ async fn answer(link: Rc<Link>, request: Request<Incoming>) -> Result<Response<R
     let Ok(host) = headers::host(&head, link.proxy.config.limits.header_bytes) else {
         return Ok(respond(StatusCode::BAD_REQUEST, "the request needs one valid host\n".to_owned()));
     };
-    // The host is valid, because it was checked before. Its port is that of the listener without
-    // TLS, so it is replaced by the port of the TLS listener.
+    // The host is valid, because it was checked before. Replace the port in it by the port of the
+    // TLS listener.
     let authority = host.to_str().ok().and_then(|host| host.parse::<hyper::http::uri::Authority>().ok());
     let name = authority.as_ref().map_or("", |authority| authority.host());
     let port = link.proxy.config.listen.port();

@@ -1,8 +1,8 @@
 //! Selects a server by consistent hashing of the client's address.
 //!
 //! The method is rendezvous hashing (Thaler and Ravishankar, IEEE/ACM Transactions on Networking,
-//! 1998). A hash function gives each server a number for each client, and the server with the
-//! largest number is selected. If a server is added or removed, only the clients of this server
+//! 1998). A hash function computes a number for each pair of a client and a server. The server with
+//! the largest number is selected. If a server is added or removed, only the clients of this server
 //! move.
 
 use std::net::IpAddr;

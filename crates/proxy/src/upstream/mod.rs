@@ -20,7 +20,8 @@ const AVOIDED: Duration = Duration::from_millis(500);
 pub(crate) struct Upstreams {
     pub(crate) servers: Vec<Server>,
     balance: config::Balance,
-    /// Number of choices so far, from which the round-robin method selects the next server.
+    /// Number of selections so far. The round-robin method computes the next server from this
+    /// number.
     turn: AtomicUsize,
     started: Instant,
 }
@@ -30,7 +31,7 @@ pub(crate) struct Server {
     /// Configured address.
     pub(crate) name: String,
     pub(crate) address: SocketAddr,
-    /// Hash of the configured address, which consistent hashing uses.
+    /// Hash of the configured address, for consistent hashing.
     seed: u64,
     /// Whether the last health check succeeded. It stays true for servers without health checks.
     healthy: AtomicBool,

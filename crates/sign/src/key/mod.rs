@@ -74,7 +74,7 @@ fn identity(public: &[u8]) -> u64 {
 }
 
 impl Key {
-    /// Parses the private key in `text`, a PEM file that must contain exactly one.
+    /// Parses the private key in `text`, a PEM file that must contain exactly one private key.
     ///
     /// # Errors
     /// Returns [`crate::Error::Memory`] if key memory cannot be locked. The inner result is an

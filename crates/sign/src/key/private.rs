@@ -113,7 +113,7 @@ fn pkcs1(bytes: &[u8]) -> Result<Private<'_>, Reason> {
 }
 
 /// Parses the structure `ECPrivateKey`. In the format SEC 1, the structure contains the name of the
-/// curve. In PKCS #8, the name is outside the structure, and `curve` gives it.
+/// curve. In PKCS #8, the name is outside the structure, so the caller passes it in `curve`.
 fn sec1<'a>(whole: &'a [u8], bytes: &'a [u8], curve: Option<&[u8]>) -> Result<Private<'a>, Reason> {
     let mut fields = sequence(bytes)?;
     uint(&mut fields)?; // version

@@ -13,7 +13,7 @@ use crate::key::Words;
 use crate::memory::Locked;
 use crate::scheme::{Class, Hash};
 
-/// Number of 64-bit words in the longest scalar, which is that of P-384.
+/// Number of 64-bit words in the longest scalar. The longest scalars are those of the curve P-384.
 const SCALAR_WORDS_MAX: usize = 6;
 /// Bytes of a scalar of P-384.
 const SCALAR_BYTES_MAX: usize = 8 * SCALAR_WORDS_MAX;
@@ -71,10 +71,10 @@ pub(super) fn sign(
 }
 
 /// Writes a uniformly distributed nonce to `into` (FIPS 186-5, appendix A.3.2). The nonce is at
-/// least 1 and less than the order.
+/// least 1 and less than the group order.
 ///
-/// Candidates for the nonce are hashes of fresh random bytes, the key and the message digest. Even
-/// if the random number generator repeats its output, different messages get different nonces.
+/// The nonce is a hash of fresh random bytes, the key and the message digest. Different messages
+/// therefore get different nonces even if the random number generator repeats its output.
 fn make_nonce(order: &[u64], key: &[u64], digest: &[u8], into: &mut [u64]) -> Option<()> {
     loop {
         let mut random = [0; 64];

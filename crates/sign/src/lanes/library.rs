@@ -1,5 +1,5 @@
-//! Loads the library Intel crypto_mb at run time. It performs eight private-key operations at once
-//! with AVX-512 IFMA, one in each SIMD lane.
+//! Loads the library Intel crypto_mb at run time. The library performs eight private-key operations
+//! at once with AVX-512 IFMA, one in each SIMD lane.
 #![allow(unsafe_code, reason = "crypto_mb is a C library")]
 
 use std::ffi::{CStr, c_char, c_int};
@@ -71,7 +71,7 @@ pub enum LanesError {
     /// The library is not installed, or its file cannot be loaded.
     #[error("{}: cannot be loaded ({message}): install libcrypto-mb11 (Debian 13) or run scripts/crypto_mb.sh", file.display())]
     Load {
-        /// File that was loaded, or the name that was looked up in the search path.
+        /// File of the library, or the name that the dynamic loader looked up in its search path.
         file: PathBuf,
         /// Message of the loader.
         message: String,
@@ -111,9 +111,9 @@ pub struct Library {
 }
 
 impl Library {
-    /// Loads crypto_mb from the search path of the dynamic loader. If it is not there, loads it
-    /// from the folder `crypto_mb` next to the folders of this program. The script
-    /// `scripts/crypto_mb.sh` writes that folder.
+    /// Loads crypto_mb from the search path of the dynamic loader. If the library is not there,
+    /// loads it from a folder `crypto_mb` near this program. The script `scripts/crypto_mb.sh`
+    /// writes that folder.
     ///
     /// # Errors
     /// Returns [`LanesError`] if the library is missing, or if the CPU cannot run it.

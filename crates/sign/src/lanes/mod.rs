@@ -30,7 +30,7 @@ pub(crate) struct LaneJob<'a> {
     pub(crate) message: &'a [u8],
 }
 
-/// Buffers and library with which one thread signs in SIMD lanes.
+/// Library and buffers with which one thread signs in SIMD lanes.
 #[derive(Debug)]
 pub(crate) struct Lanes {
     library: Arc<Library>,
@@ -42,7 +42,7 @@ pub(crate) struct Lanes {
     signed: Box<[[u8; MODULUS_BYTES_MAX]; LANES]>,
     checked: Box<[[u8; MODULUS_BYTES_MAX]; LANES]>,
     nonces: Locked<u64>,
-    /// Whether the library produces correct signatures, by class of jobs.
+    /// Whether the library produces correct signatures, for each class of jobs.
     works: [bool; Class::ALL.len()],
 }
 
@@ -87,8 +87,8 @@ impl Lanes {
     }
 
     /// Signs up to eight jobs of `class`. A result is `None` if SIMD lanes cannot use the key or
-    /// the library reports an error. It is also `None` if the signature fails the check with the
-    /// public key.
+    /// the library reports an error. It is also `None` if the public key does not verify the
+    /// signature.
     pub(crate) fn sign(&mut self, class: Class, jobs: &[LaneJob<'_>]) -> [Option<Vec<u8>>; LANES] {
         debug_assert!(jobs.len() <= LANES);
         match class {

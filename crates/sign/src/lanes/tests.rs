@@ -41,8 +41,8 @@ fn lanes_sign_like_aws_lc() {
     }
 }
 
-/// A flipped bit in one secret component of a key makes only the signature of the SIMD lane with
-/// this key wrong. The check detects it.
+/// If one bit of a secret key component is flipped, only the signature with this key is wrong, and
+/// the check detects it.
 #[test]
 fn a_flipped_bit_of_a_crt_half_is_found() {
     let Some(library) = library() else { return };

@@ -8,8 +8,8 @@ use crate::scheme::Class;
 pub struct CpuCost {
     /// Time of one job with AWS-LC, in nanoseconds.
     pub single_ns: u64,
-    /// Time of a batch in the SIMD lanes, in nanoseconds. It is the same for any number of jobs.
-    /// The value is `None` if the lanes are not used.
+    /// Time in nanoseconds to sign a batch in the SIMD lanes, for any number of jobs. The value is
+    /// `None` if the SIMD lanes are not used.
     pub lanes_ns: Option<u64>,
 }
 

@@ -8,8 +8,8 @@ use crate::scheme::Class;
 /// Capabilities of a device.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct DeviceSpec {
-    /// Costs of the device for each class of jobs. An entry is `None` if the device does not
-    /// support the class.
+    /// Signing times of the device for each class of jobs. An entry is `None` if the device does
+    /// not support the class.
     pub costs: [Option<DeviceCost>; Class::ALL.len()],
     /// Largest number of jobs of a batch.
     pub batch_max: usize,
@@ -52,7 +52,7 @@ impl Device {
         Self { spec, filling, in_flight: Vec::new(), busy_until_ns: 0, faults: 0, lost: false }
     }
 
-    /// Returns the estimated time at which the device would finish `jobs` more jobs of `class`.
+    /// Returns the time at which the device would probably finish `jobs` more jobs of `class`.
     /// Returns `None` if the device cannot accept them.
     pub(super) fn end_ns(&self, now_ns: u64, class: Class, jobs: usize, fill_ns: u64) -> Option<u64> {
         let cost = self.spec.costs[class.index()].filter(|_| !self.lost)?;

@@ -35,15 +35,15 @@ pub(super) struct Job {
     pub(super) allowed: Allowed,
     /// Number in order of submission.
     pub(super) number: u64,
-    /// Whether the job is in the queue of its class. A late job waits in the queue while a device
-    /// may still answer it.
+    /// Whether the job is in the queue of its class. A late job can be in the queue while a device
+    /// still works on it.
     pub(super) waits: bool,
 }
 
 /// Table of jobs in flight.
 #[derive(Debug, Default)]
 pub(super) struct Jobs {
-    /// For each slot, a number that changes when the slot becomes free, and the job in the slot.
+    /// Table slots. Each slot holds a job, and a number that changes when the slot becomes free.
     slots: Vec<(u32, Option<Job>)>,
     free: Vec<u32>,
 }

@@ -42,7 +42,7 @@ pub struct PolicyConfig {
     /// Time in nanoseconds after which a batch on a device is late. The CPU then signs its jobs as
     /// well.
     pub deadline_ns: u64,
-    /// Time in nanoseconds without a result after which a device is declared lost.
+    /// Maximum time in nanoseconds without a result. After this time, a device is declared lost.
     pub lost_ns: u64,
     /// Number of wrong results after which a processor is no longer used.
     pub faults_max: u32,
@@ -201,8 +201,8 @@ impl Policy {
         Some(self.take_for_cpu(class, jobs))
     }
 
-    /// Returns the latest time at which [`Policy::next`] must be called again, if no other event
-    /// occurs before.
+    /// Returns the time at which [`Policy::next`] must be called again at the latest, if no other
+    /// event occurs before.
     pub fn deadline_ns(&self) -> Option<u64> {
         let config = &self.config;
         let devices = self.devices.iter().filter(|device| !device.lost);
@@ -218,7 +218,7 @@ impl Policy {
     }
 
     /// Reports the result of a job. `correct` is false if the processor reported an error, or if
-    /// the signature failed the check with the public key.
+    /// the public key did not verify the signature.
     pub fn finish(&mut self, id: JobId, processor: Processor, correct: bool) -> Effect {
         if let Processor::Device(index) = processor {
             let device = &mut self.devices[index];
@@ -267,7 +267,7 @@ impl Policy {
     }
 
     /// Puts jobs back to the front of their queues, in their original order. From then on, only the
-    /// CPU may sign them. Jobs that are still queued or already answered do not change.
+    /// CPU may sign these jobs. Jobs that are still queued or already answered are unchanged.
     fn return_to_cpu(&mut self, jobs: &[JobId]) {
         for &id in jobs.iter().rev() {
             let Some(job) = self.jobs.get_mut(id) else { continue };
@@ -321,7 +321,7 @@ impl Policy {
         Effect::Refused
     }
 
-    /// Gives jobs of late devices to the CPU, and declares devices that do not answer lost.
+    /// Gives the jobs of late devices to the CPU. Declares a device lost if it does not answer.
     fn expire(&mut self, now_ns: u64) {
         for index in 0..self.devices.len() {
             let (deadline_ns, lost_ns) = (self.config.deadline_ns, self.config.lost_ns);
@@ -331,8 +331,7 @@ impl Policy {
                 continue;
             }
             let mut jobs = Vec::new();
-            // While a device accepts no further batch, a batch that is being filled for it cannot
-            // be submitted.
+            // An unfinished batch cannot be submitted while its device accepts no further batch.
             for filling in &mut device.filling {
                 if now_ns >= filling.opened_ns + deadline_ns {
                     jobs.append(&mut filling.jobs);
@@ -387,7 +386,7 @@ impl Policy {
         self.config.costs.of(class).time_ns(self.waiting[class.index()])
     }
 
-    /// Takes a batch for a device that is full or has waited long enough, if there is one.
+    /// Takes a device batch that is full or has waited long enough, if there is one.
     fn due_batch(&mut self, now_ns: u64, jobs: &mut Vec<JobId>) -> Option<Work> {
         for (index, device) in self.devices.iter_mut().enumerate().filter(|(_, device)| !device.lost) {
             for class in Class::ALL {

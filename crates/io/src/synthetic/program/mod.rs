@@ -64,7 +64,7 @@ pub(super) struct Position<'a> {
     pub(super) end: u64,
     /// Number of the first packet of the segment.
     pub(super) first: u64,
-    /// Start of the segment, in nanoseconds since the start of the program.
+    /// Start of the segment, in nanoseconds since the start of the load program.
     pub(super) start_ns: u64,
     /// Time between two packets, in nanoseconds.
     pub(super) packet_ns: f64,

@@ -23,9 +23,9 @@ pub struct Options {
     /// Size in bytes above which decompressed data may count as a decompression bomb. The
     /// decompressed data must also be many times larger than the compressed data.
     pub bomb_bytes: usize,
-    /// Time limit of decompression per transaction, microseconds.
+    /// Maximum time for decompression per transaction, in microseconds.
     pub time_limit_micros: u32,
-    /// Maximum length of a header line, bytes.
+    /// Maximum length of a header line, in bytes.
     pub line_bytes_max: usize,
 }
 
@@ -149,10 +149,10 @@ macro_rules! tx_callback {
 tx_callback!(request_complete, Direction::ToServer);
 tx_callback!(response_complete, Direction::ToClient);
 
-/// Result of new data.
+/// Result of passing new data to the parser.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Status {
-    /// More data is welcome.
+    /// The parser accepts more data.
     Ok,
     /// The remaining data of the connection is not HTTP.
     Stop,
@@ -186,7 +186,7 @@ impl Connection {
         }
     }
 
-    /// Adds data, or a gap if `data` is `None`.
+    /// Passes data to the parser, or reports missing data if `data` is `None`.
     pub(super) fn data(&mut self, direction: Direction, data: Option<&[u8]>, gap: usize) -> Status {
         let (bytes, length) = match data {
             Some([]) => return Status::Ok,
@@ -231,7 +231,7 @@ impl Connection {
         (!raw.is_null()).then_some(Tx { raw, marker: std::marker::PhantomData })
     }
 
-    /// Returns the data of a transaction for changes.
+    /// Returns the data of a transaction, which the caller may change.
     pub(super) fn tx_data(&mut self, id: usize) -> Option<&mut TxData> {
         let raw = self.tx(id)?.raw;
         // SAFETY: the transaction is valid, and `&mut self` excludes other references to its data.
@@ -311,7 +311,7 @@ impl<'a> Tx<'a> {
         self.get(tx::htp_tx_request_method)
     }
 
-    /// Returns the URI as sent.
+    /// Returns the URI as the client sent it.
     pub(super) fn uri_raw(&self) -> Option<&'a [u8]> {
         self.get(tx::htp_tx_request_uri)
     }

@@ -28,7 +28,7 @@ pub(super) struct Http {
     connection: Connection,
     first: u64,
     trigger: [bool; 2],
-    /// Number of complete transactions, by direction.
+    /// Number of complete transactions in each direction.
     completed: [u64; 2],
     /// Names of irregularities.
     events: Vec<(u64, &'static str)>,
@@ -50,7 +50,7 @@ impl Http {
         self.connection.tx(usize::try_from(id).ok()?)
     }
 
-    /// Notices complete messages and irregularities.
+    /// Records complete messages and irregularities.
     fn after(&mut self, direction: Direction) {
         let size = self.connection.size() as u64;
         for side in Direction::BOTH {

@@ -3,7 +3,7 @@
 use crate::proto::body::WindowOptions;
 use crate::proto::file::File;
 
-/// Maximum length of the headers of a part, bytes.
+/// Maximum length of the headers of a part, in bytes.
 const HEADERS_MAX: usize = 8 << 10;
 /// Maximum number of files in one body.
 const FILES_MAX: usize = 64;

@@ -90,7 +90,7 @@ impl TxData {
         requests.chain(response).collect()
     }
 
-    /// Notes missing bytes.
+    /// Records that bytes are missing.
     pub(super) fn gap(&mut self, direction: Direction) {
         match direction {
             Direction::ToServer => self.files.iter_mut().for_each(|file| file.gaps = true),

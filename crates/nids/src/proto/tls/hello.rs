@@ -3,11 +3,11 @@
 /// Fields of a hello message.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Hello {
-    /// Version in the message.
+    /// Protocol version in the version field of the message.
     pub version: u16,
     /// Negotiated version. It comes from the extension if the message has one.
     pub negotiated: u16,
-    /// Random bytes.
+    /// Random bytes of the message.
     pub random: [u8; 32],
     /// Cipher suites. A ServerHello has exactly one.
     pub ciphers: Vec<u16>,
