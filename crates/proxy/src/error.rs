@@ -71,7 +71,7 @@ pub enum Error {
     /// reason.
     #[error("{0}")]
     Request(String),
-    /// A reload changes something that is fixed at start.
+    /// A reload changes a setting that is fixed at the start.
     #[error("a reload cannot change {0}: restart the proxy")]
     Fixed(&'static str),
     /// A thread cannot be started.

@@ -17,7 +17,7 @@ pub struct Report {
     /// Name and version of the library crypto_mb, which signs in SIMD lanes. If the library is not
     /// used, the text states the reason.
     pub lanes: String,
-    /// Counters of the signing engine, over all workers.
+    /// Counters of the signing engine, summed over all workers.
     pub signer: godwit_sign::Counters,
     /// Proxies, in the order of the configuration.
     pub proxies: Vec<ProxyReport>,
@@ -28,7 +28,7 @@ pub struct Report {
 pub struct ProxyReport {
     /// Configured name.
     pub name: String,
-    /// `tcp` or `http`.
+    /// Mode of the proxy, `tcp` or `http`.
     pub mode: &'static str,
     /// Address of the listener.
     pub listen: String,
@@ -37,7 +37,7 @@ pub struct ProxyReport {
     pub redirect: Option<String>,
     /// Earliest time at which one of the certificates expires, in seconds since 1970.
     pub not_after: u64,
-    /// Counters, over all workers.
+    /// Counters of the proxy, summed over all workers.
     pub counters: BTreeMap<&'static str, u64>,
     /// Servers, in the order of the configuration.
     pub upstreams: Vec<UpstreamReport>,
@@ -50,7 +50,7 @@ pub struct UpstreamReport {
     pub address: String,
     /// Whether the last health check succeeded.
     pub healthy: bool,
-    /// Connections or requests in progress.
+    /// Number of connections or requests in progress.
     pub active: usize,
 }
 

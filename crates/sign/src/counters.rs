@@ -9,35 +9,35 @@ pub const LANES: usize = 8;
 /// jobs, the refused jobs, and the jobs in flight.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Counters {
-    /// Jobs received.
+    /// Number of received jobs.
     pub received: u64,
-    /// Jobs answered with a signature.
+    /// Number of jobs that were answered with a signature.
     pub signed: u64,
     /// Jobs that were answered with a refusal. It is the sum of the following five counters.
     pub refused: u64,
-    /// Jobs refused because too many jobs wait.
+    /// Number of jobs that were refused because too many jobs waited.
     pub refused_backlog: u64,
     /// Number of jobs that were refused because the signature scheme does not fit the key, or
     /// because the message is too long.
     pub refused_invalid: u64,
-    /// Jobs that the client cancelled.
+    /// Number of jobs that the client cancelled.
     pub refused_cancelled: u64,
-    /// Jobs for which AWS-LC reported an error.
+    /// Number of jobs for which AWS-LC reported an error.
     pub refused_failed: u64,
     /// Jobs refused because the process of the signer ended, or was not running.
     pub refused_lost: u64,
     /// Jobs that wait or are on a processor.
     pub in_flight: u64,
-    /// Signatures made one at a time.
+    /// Number of signatures that were made one at a time.
     pub signed_single: u64,
-    /// Signatures that were made in SIMD lanes.
+    /// Number of signatures that were made in SIMD lanes.
     pub signed_lanes: u64,
-    /// Signatures made by devices.
+    /// Number of signatures that devices made.
     pub signed_device: u64,
     /// Number of batches that were signed in SIMD lanes, for each number of jobs in a batch. The
     /// entry at index 0 is for batches with one job.
     pub batches_by_fill: [u64; LANES],
-    /// Batches submitted to devices.
+    /// Number of batches that were submitted to devices.
     pub device_batches: u64,
     /// Number of wrong signatures from the SIMD lanes, found with the public key. These jobs were
     /// signed again.
@@ -51,7 +51,7 @@ pub struct Counters {
     /// Number of results that were ignored because another processor had already answered the job,
     /// or because the job was cancelled.
     pub results_ignored: u64,
-    /// Devices declared lost.
+    /// Number of devices that were declared lost.
     pub devices_lost: u64,
     /// Whether the SIMD lanes are disabled after too many wrong results. The value is 0 or 1.
     pub lanes_lost: u64,

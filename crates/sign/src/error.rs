@@ -14,7 +14,7 @@ pub enum Error {
         /// Reason and remedy.
         reason: Reason,
     },
-    /// Operator: key memory cannot be protected.
+    /// The memory for keys cannot be protected. The operator must act.
     #[error("cannot lock {bytes} bytes of key memory ({source}): raise RLIMIT_MEMLOCK (systemd: LimitMEMLOCK=)")]
     Memory {
         /// Size of the memory.
@@ -78,13 +78,13 @@ pub enum Reason {
     /// The certificate has expired.
     #[error("the certificate expired {days} days ago: renew it")]
     Expired {
-        /// Days since its end.
+        /// Number of days since the end of the validity.
         days: u64,
     },
     /// The validity of the certificate has not begun.
     #[error("the certificate is not valid before {days} days from now: check the clock of this machine")]
     NotYetValid {
-        /// Days until its begin, rounded up.
+        /// Number of days until the validity begins, rounded up.
         days: u64,
     },
 }

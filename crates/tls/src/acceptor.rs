@@ -43,7 +43,7 @@ pub struct Accepted<S> {
     pub client_certificate: bool,
 }
 
-/// Why a handshake failed. Each reason has a counter.
+/// Reason why a handshake failed. Each reason has a counter.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Failure {
     /// The client closed the connection.

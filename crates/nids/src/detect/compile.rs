@@ -43,7 +43,7 @@ pub struct FieldTest {
 /// Test or change of a named bit. A number replaces the name of the bit.
 #[derive(Debug, Clone)]
 pub struct BitOp {
-    /// Flow or host to which the bit belongs.
+    /// Object to which the bit belongs, such as the flow.
     pub scope: Scope,
     /// Operation on the bits.
     pub action: BitAction,

@@ -17,7 +17,7 @@ use std::sync::Arc;
 pub struct Counters {
     /// Number of inspected packets.
     pub packets: u64,
-    /// Number of rule evaluations that the prefilter caused.
+    /// Number of rule evaluations after the prefilter.
     pub candidates: u64,
     /// Number of reported alerts.
     pub alerts: u64,
@@ -226,7 +226,7 @@ impl Detector {
     }
 
     /// Returns whether a rule matches, without its tests of fields. The function tests the
-    /// application protocol, the headers, the flow, and the named bits and the integer variables.
+    /// application protocol, the headers, the flow, the named bits and the integer variables.
     pub(super) fn head_matches(
         &mut self,
         compiled: &Compiled,

@@ -22,7 +22,7 @@ pub(super) struct Counters {
     pub checksum: u64,
     /// Packets that do not fit the state of their TCP connection.
     pub invalid: u64,
-    /// Segments that overlap with different bytes.
+    /// Number of segments that contradict the bytes of earlier segments.
     pub overlaps: u64,
     /// Gaps in streams that were skipped.
     pub gaps: u64,

@@ -24,26 +24,26 @@ use std::sync::Arc;
 /// Verdict for a frame.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum FrameVerdict {
-    /// Forward.
+    /// Forward the frame.
     Accept,
-    /// Drop.
+    /// Drop the frame.
     Drop(DropReason),
 }
 
-/// Reason for a drop.
+/// Reason why a packet is dropped.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum DropReason {
     /// A rule with the action `drop` or `reject` matched.
     Rule,
     /// An earlier packet of the flow was dropped by a rule.
     Flow,
-    /// The packet is not valid in its TCP connection.
+    /// The packet does not fit the state of its TCP connection.
     Stream,
     /// The memory for streams is used up.
     Memory,
 }
 
-/// Result of a frame.
+/// Result of the inspection of a frame.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct FrameResult {
     /// Verdict for the frame. In passive mode, the verdict is only for information.

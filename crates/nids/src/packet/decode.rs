@@ -57,7 +57,7 @@ impl Default for TunnelPorts {
 pub struct Decoder {
     pub(super) ports: TunnelPorts,
     pub(super) fragments: Fragments,
-    /// Checksums of TCP, UDP and ICMP are checked.
+    /// Whether the checksums of TCP, UDP and ICMP are checked.
     pub check: bool,
 }
 

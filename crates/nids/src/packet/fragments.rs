@@ -13,28 +13,29 @@ pub struct Fragment<'a> {
     pub id: u32,
     /// Offset of the bytes in the payload of the datagram.
     pub offset: usize,
-    /// More fragments follow.
+    /// Whether more fragments follow (the flag MF).
     pub more: bool,
     /// Protocol of the payload.
     pub next: u8,
-    /// Bytes.
+    /// Bytes of the fragment.
     pub bytes: &'a [u8],
 }
 
 /// Counters of the reassembly.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct FragmentCounters {
-    /// Fragments received.
+    /// Number of received fragments.
     pub fragments: u64,
-    /// Datagrams completed.
+    /// Number of datagrams that were reassembled completely.
     pub completed: u64,
-    /// Datagrams that were discarded because too many datagrams waited or their memory was used up.
+    /// Number of datagrams that were discarded because too many datagrams waited or their memory
+    /// was used up.
     pub evicted: u64,
-    /// Datagrams that were discarded after the timeout.
+    /// Number of datagrams that were discarded after the timeout.
     pub expired: u64,
-    /// Fragments that exceed 65,535 bytes.
+    /// Number of fragments that extend beyond 65,535 bytes.
     pub too_large: u64,
-    /// Fragments that overlap earlier fragments with different bytes.
+    /// Number of fragments that contradict the bytes of earlier fragments.
     pub overlaps: u64,
 }
 
@@ -129,7 +130,7 @@ impl Fragments {
         (Some((datagram.next, datagram.bytes)), overlap)
     }
 
-    /// Removes the oldest datagrams until another one fits.
+    /// Removes the oldest datagrams until a new datagram fits.
     fn make_room(&mut self) {
         while self.datagrams.len() >= self.datagrams_max || self.bytes >= self.bytes_max {
             let Some((key, _)) = self.order.pop_front() else { return };

@@ -19,7 +19,7 @@ pub use fragments::{FragmentCounters, Fragments};
 use std::net::{IpAddr, Ipv4Addr};
 use std::ops::Range;
 
-/// Time of a packet, microseconds since the epoch.
+/// Time of a packet, in microseconds since the Unix epoch.
 pub type Micros = u64;
 
 /// Origin of a packet. It was received, or the decoder or the stream reassembly created it.
@@ -82,11 +82,11 @@ pub struct Tcp {
     pub mss: Option<u16>,
     /// Window scale option.
     pub scale: Option<u8>,
-    /// Timestamp option: value and echo.
+    /// Timestamp option, as its value and its echoed value.
     pub timestamp: Option<(u32, u32)>,
-    /// The selective acknowledgment option is permitted.
+    /// Whether the option for permitting selective acknowledgments is present.
     pub sack_permitted: bool,
-    /// The fast open option is present (RFC 7413).
+    /// Whether the fast open option is present (RFC 7413).
     pub fast_open: bool,
 }
 
@@ -132,7 +132,7 @@ pub enum Transport {
     Sctp(u32),
 }
 
-/// Addresses of the packet around a tunnelled packet.
+/// Addresses of the packet that carries a tunnelled packet.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Outer {
     /// Source address.
@@ -157,7 +157,7 @@ pub struct Packet<'a> {
     pub time: Micros,
     /// Origin of the packet.
     pub origin: Origin,
-    /// Packet around this packet, if it was tunnelled.
+    /// Packet that carried this packet, if this packet was tunnelled.
     pub outer: Option<Outer>,
     /// Range of the Ethernet header in `data`. The range is empty if the packet has no Ethernet
     /// header.
@@ -180,7 +180,7 @@ pub struct Packet<'a> {
     pub network: Range<usize>,
     /// TTL or hop limit.
     pub ttl: u8,
-    /// The packet is an IP fragment, so its transport header is not decoded.
+    /// Whether the packet is an IP fragment. The transport header of a fragment is not decoded.
     pub fragment: bool,
     /// Source port.
     pub source_port: u16,
@@ -192,7 +192,7 @@ pub struct Packet<'a> {
     pub transport_at: Range<usize>,
     /// Position of the payload in `data`.
     pub payload: Range<usize>,
-    /// The checksum of the transport header is correct, or it was not checked.
+    /// Whether the checksum of the transport header is correct or was not checked.
     pub checksum_ok: bool,
     /// Decoder events.
     pub events: Vec<&'static str>,

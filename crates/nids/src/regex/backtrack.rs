@@ -13,7 +13,7 @@ const MATCH_LIMIT: u32 = 3500;
 /// Maximum depth of one search. The value is the default of Suricata
 /// (`pcre.match-limit-recursion`).
 const DEPTH_LIMIT: u32 = 1500;
-/// Maximum memory of one search, KiB.
+/// Maximum memory of one search, in KiB.
 const HEAP_LIMIT_KIB: u32 = 1024;
 /// Number of capture groups whose positions are recorded. The whole match counts as one group.
 const GROUPS: u32 = 16;
@@ -52,7 +52,7 @@ impl Code {
         if code.is_null() { Err(RegexError::Syntax) } else { Ok(Self(code)) }
     }
 
-    /// Returns the memory of the compiled expression, bytes.
+    /// Returns the memory that the compiled expression uses, in bytes.
     pub(super) fn memory_bytes(&self) -> usize {
         let mut size = 0usize;
         // SAFETY: the pattern is valid, and PCRE2_INFO_SIZE writes one size_t.

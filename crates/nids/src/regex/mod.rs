@@ -13,7 +13,7 @@ use regex_automata::Input;
 use regex_automata::nfa::thompson::{self, NFA, backtrack as bounded, pikevm};
 use std::sync::Arc;
 
-/// Limit for the memory of one compiled expression, bytes.
+/// Maximum memory of one compiled expression, in bytes.
 const NFA_BYTES_MAX: usize = 1 << 20;
 /// Maximum memory in bytes for a search with the fast linear matcher. A slower linear matcher
 /// searches texts that need more memory.
@@ -22,23 +22,23 @@ const VISITED_BYTES: usize = 64 << 10;
 /// Flags of an expression that apply to both matchers.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash)]
 pub struct Flags {
-    /// `i`: ASCII letters match in both cases.
+    /// Flag `i`: ASCII letters match in both cases.
     pub nocase: bool,
     /// Flag `m`: `^` and `$` also match at the start and end of each line.
     pub multi_line: bool,
-    /// `s`: the dot matches a newline.
+    /// Flag `s`: the dot matches a newline.
     pub dot_all: bool,
-    /// `x`: white space and comments are ignored.
+    /// Flag `x`: white space and comments are ignored.
     pub extended: bool,
-    /// `A`: matches only at the start.
+    /// Flag `A`: the expression matches only at the start of the text.
     pub anchored: bool,
-    /// `E`: `$` matches only at the very end.
+    /// Flag `E`: `$` matches only at the very end.
     pub dollar_end_only: bool,
-    /// `G`: quantifiers are lazy.
+    /// Flag `G`: quantifiers are lazy.
     pub swap_greed: bool,
 }
 
-/// Compiled expression; clones share it.
+/// Compiled expression, which all clones share.
 #[derive(Clone)]
 pub struct Regex {
     inner: Arc<Inner>,
@@ -115,7 +115,7 @@ impl Regex {
         Ok(Self { inner: Arc::new(Inner { matcher, names, source: pattern.into(), flags }) })
     }
 
-    /// Returns the memory of the compiled expression, bytes.
+    /// Returns the memory that the compiled expression uses, in bytes.
     pub fn memory_bytes(&self) -> usize {
         let matcher = match &self.inner.matcher {
             Matcher::Linear(linear) => linear.short.get_nfa().memory_usage(),

@@ -23,9 +23,9 @@ pub struct Unsuitable;
 pub struct Syntax {
     /// Flag `m`: `^` and `$` also match at the start and end of each line.
     pub multi_line: bool,
-    /// `E`: `$` matches only at the very end.
+    /// Flag `E`: `$` matches only at the very end.
     pub dollar_end_only: bool,
-    /// `x`: white space and comments are ignored.
+    /// Flag `x`: white space and comments are ignored.
     pub extended: bool,
 }
 

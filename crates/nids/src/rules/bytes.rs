@@ -11,9 +11,9 @@ pub struct ByteSource {
     /// Position of the number, counted from the start of the field or from the end of the previous
     /// match.
     pub offset: Value,
-    /// `offset` counts from the end of the previous match.
+    /// Whether `offset` counts from the end of the previous match.
     pub relative: bool,
-    /// Encoding.
+    /// Encoding of the number.
     pub encoding: Encoding,
     /// Mask that is applied to the number. The result is then shifted right by the number of
     /// trailing zero bits of the mask.
@@ -57,11 +57,11 @@ pub enum TestOperator {
 pub struct ByteTest {
     /// Number in the field.
     pub source: ByteSource,
-    /// Operator.
+    /// Operator of the comparison.
     pub operator: TestOperator,
-    /// Inverts the result of the comparison.
+    /// Whether the result of the comparison is inverted.
     pub negated: bool,
-    /// Right operand.
+    /// Right operand of the comparison.
     pub value: Value,
 }
 
@@ -73,11 +73,11 @@ pub struct ByteJump {
     pub source: ByteSource,
     /// Factor by which the number is multiplied.
     pub multiplier: u32,
-    /// The result is rounded up to a multiple of four.
+    /// Whether the result is rounded up to a multiple of four.
     pub align: bool,
-    /// The jump starts at the start of the field.
+    /// Whether the jump starts at the start of the field.
     pub from_beginning: bool,
-    /// The jump starts at the end of the field.
+    /// Whether the jump starts at the end of the field.
     pub from_end: bool,
     /// Number of bytes added after the jump.
     pub post_offset: Value,
@@ -119,9 +119,9 @@ pub enum MathOperator {
 pub struct ByteMath {
     /// Number in the field, which is the left operand.
     pub source: ByteSource,
-    /// Operator.
+    /// Operator of the calculation.
     pub operator: MathOperator,
-    /// Right operand.
+    /// Right operand of the calculation.
     pub value: Value,
     /// Variable that receives the result.
     pub variable: u8,
@@ -132,9 +132,9 @@ pub struct ByteMath {
 pub struct IsDataAt {
     /// Position of the byte.
     pub position: Value,
-    /// The position counts from the end of the previous match.
+    /// Whether the position counts from the end of the previous match.
     pub relative: bool,
-    /// Inverts the result of the test.
+    /// Whether the result of the test is inverted.
     pub negated: bool,
 }
 

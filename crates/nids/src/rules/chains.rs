@@ -172,7 +172,7 @@ impl Chains {
         Ok(true)
     }
 
-    /// Makes `field` the field of the next tests.
+    /// Selects `field` for the following tests.
     pub(super) fn select(&mut self, field: Field) {
         self.in_base64 = false;
         let repeated = matches!(field.info().kind, Kind::Repeated);

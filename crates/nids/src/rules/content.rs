@@ -15,9 +15,9 @@ pub enum Value {
 pub struct Content {
     /// Bytes to search for. They are in lower case if `nocase` is set.
     pub bytes: Box<[u8]>,
-    /// ASCII letters match in both cases.
+    /// Whether ASCII letters match in both cases.
     pub nocase: bool,
-    /// The test succeeds if the bytes do not occur.
+    /// Whether the test succeeds if the bytes do not occur.
     pub negated: bool,
     /// First position at which the bytes may match, counted from the start of the field.
     pub offset: Option<Value>,
@@ -28,13 +28,13 @@ pub struct Content {
     /// Number of bytes within which the match must lie. They start at the first position that
     /// `distance` permits.
     pub within: Option<Value>,
-    /// Matches only at the start of the field.
+    /// Whether the bytes match only at the start of the field.
     pub starts: bool,
-    /// Matches only at the end of the field.
+    /// Whether the bytes match only at the end of the field.
     pub ends: bool,
-    /// A later test starts where this match ends.
+    /// Whether a later test starts where this match ends.
     pub relative_next: bool,
-    /// The rule marks this byte string for the prefilter (`fast_pattern`).
+    /// Whether the rule selects this byte string for the prefilter (`fast_pattern`).
     pub fast_pattern: bool,
     /// Offset and length of the part of the byte string that the prefilter searches for.
     pub fast_part: Option<(u16, u16)>,

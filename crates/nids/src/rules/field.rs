@@ -39,9 +39,9 @@ pub struct FieldInfo {
     pub modifier: Option<&'static str>,
     /// Application protocols that have the field. The list is empty for fields of packets.
     pub apps: &'static [App],
-    /// Kind.
+    /// Kind of the field.
     pub kind: Kind,
-    /// Availability of the field, by direction.
+    /// Availability of the field, for each direction.
     pub ready: [Ready; 2],
 }
 

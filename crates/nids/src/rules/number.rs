@@ -20,14 +20,14 @@ pub enum NumberTest {
     Between(u64, u64),
     /// Not between both operands.
     NotBetween(u64, u64),
-    /// Bits of the mask equal to the second operand.
+    /// The bits that the mask selects are equal to the second operand.
     Masked(u64, u64),
-    /// Bits of the mask not equal to the second operand.
+    /// The bits that the mask selects are not equal to the second operand.
     NotMasked(u64, u64),
 }
 
 impl NumberTest {
-    /// Returns whether `value` passes.
+    /// Returns whether `value` passes the comparison.
     pub fn matches(self, value: u64) -> bool {
         match self {
             Self::Equal(a) => value == a,

@@ -5,7 +5,7 @@ use super::number::{NumberTest, parse_number};
 /// Test of one packet.
 #[derive(Debug, Clone, PartialEq)]
 pub enum PacketTest {
-    /// Payload length of the packet, bytes.
+    /// Payload length of the packet, in bytes.
     PayloadBytes(NumberTest),
     /// IPv4 TTL or IPv6 hop limit.
     Ttl(NumberTest),
@@ -44,13 +44,13 @@ pub enum PacketTest {
     IcmpSequence(u16),
     /// VLAN identifier of the given layer, or of any layer.
     VlanId(NumberTest, Option<u8>),
-    /// Bytes that one direction of a TCP stream has sent.
+    /// Number of bytes that were sent in one direction of a TCP stream.
     StreamBytes(StreamSide, NumberTest),
-    /// Age of the flow, seconds.
+    /// Age of the flow, in seconds.
     FlowAge(NumberTest),
-    /// Packets of the flow in one direction, or in both.
+    /// Number of packets of the flow in one direction or in both directions.
     FlowPackets(Option<crate::Direction>, NumberTest),
-    /// Bytes of the flow in one direction, or in both.
+    /// Number of bytes of the flow in one direction or in both directions.
     FlowBytes(Option<crate::Direction>, NumberTest),
     /// Number of SCTP chunks.
     SctpChunkCount(NumberTest),
@@ -63,9 +63,9 @@ pub enum PacketTest {
     /// Application protocol of the flow. If the protocol is not known, the name is `failed` or
     /// `unknown`.
     AppProtocol {
-        /// Protocol name as in rules.
+        /// Protocol name as it is written in rules.
         name: String,
-        /// Negates the result.
+        /// Whether the result of the test is inverted.
         negated: bool,
     },
 }
@@ -90,7 +90,7 @@ pub struct Bits {
     pub mask: u8,
     /// Expected bits.
     pub bits: u8,
-    /// Comparison.
+    /// Kind of comparison.
     pub how: BitsHow,
 }
 
@@ -108,7 +108,7 @@ pub enum BitsHow {
 }
 
 impl Bits {
-    /// Returns whether `value` passes.
+    /// Returns whether `value` passes the comparison.
     pub fn matches(self, value: u8) -> bool {
         let value = value & self.mask;
         match self.how {

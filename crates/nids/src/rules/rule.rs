@@ -44,9 +44,9 @@ pub struct Protocol {
     pub version: Option<u8>,
     /// Application protocols that the rule matches. The set is empty if all protocols match.
     pub apps: AppSet,
-    /// The rule inspects only single packets (`tcp-pkt`).
+    /// Whether the rule inspects only single packets (`tcp-pkt`).
     pub packets_only: bool,
-    /// The rule inspects only reassembled data (`tcp-stream`).
+    /// Whether the rule inspects only reassembled data (`tcp-stream`).
     pub stream_only: bool,
     /// The rule inspects frames that are not IP, either ARP frames or all Ethernet frames.
     pub link: Option<Link>,
@@ -64,7 +64,7 @@ pub enum Link {
 /// Arrow between the two endpoints in a rule header.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Arrow {
-    /// `->`: packets from the first endpoint to the second one match.
+    /// `->`: packets from the first endpoint to the second endpoint match.
     Forward,
     /// `<>`: packets in both directions match.
     Both,
@@ -86,7 +86,7 @@ pub struct Endpoint {
 pub struct Chain {
     /// Field that the tests inspect.
     pub field: Field,
-    /// Transformations of the field, first to last.
+    /// Transformations of the field, in the order in which they are applied.
     pub transforms: Vec<Transform>,
     /// Tests.
     pub tests: Vec<Test>,
@@ -119,7 +119,7 @@ pub enum Test {
         bytes: Option<u32>,
         /// Position of the encoded bytes.
         offset: u32,
-        /// The position counts from the end of the previous match.
+        /// Whether the position counts from the end of the previous match.
         relative: bool,
         /// Tests of the decoded bytes.
         tests: Vec<Test>,
@@ -127,7 +127,7 @@ pub enum Test {
     /// The field must not exist. If `or_else` is true, the rule also matches if the field exists
     /// and passes the other tests.
     Absent {
-        /// An existing field may match through its other tests.
+        /// Whether an existing field may match through its other tests.
         or_else: bool,
     },
 }
@@ -137,9 +137,9 @@ pub enum Test {
 pub struct Pcre {
     /// Compiled expression.
     pub regex: Regex,
-    /// The test succeeds if the expression does not match.
+    /// Whether the test succeeds if the expression does not match.
     pub negated: bool,
-    /// The search starts at the end of the previous match.
+    /// Whether the search starts at the end of the previous match.
     pub relative: bool,
     /// Variables that store the capture groups, in the order of the group numbers.
     pub captures: Vec<(u8, Capture)>,
@@ -166,19 +166,19 @@ pub struct Prefilter {
 /// One rule.
 #[derive(Debug, Clone)]
 pub struct Rule {
-    /// File and line.
+    /// File and line of the rule.
     pub place: Place,
-    /// Action.
+    /// Action of the rule.
     pub action: Action,
-    /// Protocol.
+    /// Protocol part of the rule header.
     pub protocol: Protocol,
-    /// First endpoint.
+    /// First endpoint in the rule header.
     pub source: Endpoint,
-    /// Second endpoint.
+    /// Second endpoint in the rule header.
     pub destination: Endpoint,
-    /// Arrow.
+    /// Arrow between the two endpoints.
     pub arrow: Arrow,
-    /// Identification.
+    /// Identification of the rule.
     pub meta: Meta,
     /// Test of the flow.
     pub flow: FlowTest,
@@ -188,21 +188,21 @@ pub struct Rule {
     pub chains: Vec<Chain>,
     /// Tests and changes of named bits.
     pub bits: Vec<Bit>,
-    /// Tests and changes of named numbers.
+    /// Tests and changes of integer variables.
     pub ints: Vec<FlowInt>,
     /// Limit for alerts.
     pub threshold: Option<Threshold>,
     /// Test with the byte string that the prefilter searches for. If it is `None`, the prefilter
     /// cannot exclude the rule.
     pub prefilter: Option<Prefilter>,
-    /// The rule can match without reporting an alert.
+    /// Whether matches of the rule report no alert (option `noalert`).
     pub noalert: bool,
-    /// The rule reports an alert although its action is `pass`.
+    /// Whether the rule reports an alert although its action is `pass`.
     pub alert: bool,
-    /// A match ends the inspection of the flow.
+    /// Whether a match ends the inspection of the flow.
     pub bypass: bool,
-    /// The rule stores matching files (option `filestore`). It only matches transactions that
-    /// contain a file.
+    /// Whether the rule stores matching files (option `filestore`). Such a rule matches only
+    /// transactions that contain a file.
     pub filestore: bool,
 }
 
@@ -221,7 +221,7 @@ pub struct Meta {
     pub class: Option<String>,
     /// Severity, 1 (high) to 255.
     pub priority: u8,
-    /// References, as written.
+    /// References, as they are written in the rule.
     pub references: Vec<String>,
     /// Metadata: pairs of key and value.
     pub metadata: Vec<(String, String)>,

@@ -59,7 +59,7 @@ pub enum Scope {
 pub struct Bit {
     /// Object to which the bit belongs.
     pub scope: Scope,
-    /// Operation.
+    /// Operation on the bits.
     pub action: BitAction,
     /// Names of the bits. A test can have several names, as in `isset,a|b`.
     pub names: Vec<String>,
@@ -148,31 +148,31 @@ fn owner_scope(word: &str) -> Option<Scope> {
     })
 }
 
-/// Test or change of a named number of a flow.
+/// Test or change of an integer variable of a flow.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct FlowInt {
-    /// Name.
+    /// Name of the variable.
     pub name: String,
-    /// Operation.
+    /// Operation on the variable.
     pub action: IntAction,
 }
 
-/// Operation on a named number.
+/// Operation on an integer variable.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum IntAction {
-    /// Stores the operand.
+    /// Stores the operand in the variable.
     Set(Operand),
-    /// Adds the operand.
+    /// Adds the operand to the variable.
     Add(Operand),
-    /// Subtracts the operand, not below zero.
+    /// Subtracts the operand from the variable, whose minimum is zero.
     Subtract(Operand),
-    /// Compares with a constant.
+    /// Compares the variable with a constant.
     Compare(NumberTest),
-    /// Compares with another number: `=`, `!`, `<`, `>`.
+    /// Compares the variable with another variable: `=`, `!`, `<`, `>`.
     CompareWith(char, String),
-    /// Matches if the number exists.
+    /// Matches if the variable exists.
     IsSet,
-    /// Matches if the number does not exist.
+    /// Matches if the variable does not exist.
     IsNotSet,
 }
 
@@ -181,7 +181,7 @@ pub enum IntAction {
 pub enum Operand {
     /// Constant.
     Number(u32),
-    /// Another number of the flow.
+    /// Another integer variable of the flow.
     Name(String),
 }
 
@@ -227,11 +227,11 @@ pub fn flowint(value: &str) -> Result<FlowInt, &'static str> {
 /// Limit for the alerts of a rule.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Threshold {
-    /// Behaviour.
+    /// Way in which the threshold limits alerts.
     pub kind: ThresholdKind,
     /// Object for which matches are counted.
     pub track: Track,
-    /// Number of matches.
+    /// Number of matches that the threshold counts.
     pub count: u32,
     /// Interval in seconds. The value is 0 for `backoff`.
     pub seconds: u32,

@@ -32,7 +32,7 @@ pub enum Transform {
     XorExtract {
         /// Position of the first byte that changes.
         offset: usize,
-        /// Length of the key, bytes.
+        /// Length of the key, in bytes.
         bytes: usize,
         /// Position of the key.
         from: usize,

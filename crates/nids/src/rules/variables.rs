@@ -57,12 +57,12 @@ impl Default for Variables {
 }
 
 impl Variables {
-    /// Defines an address variable; the name has no `$`.
+    /// Defines an address variable. `name` does not begin with `$`.
     pub fn set_address(&mut self, name: &str, value: &str) {
         self.addresses.insert(name.to_owned(), value.to_owned());
     }
 
-    /// Defines a port variable; the name has no `$`.
+    /// Defines a port variable. `name` does not begin with `$`.
     pub fn set_port(&mut self, name: &str, value: &str) {
         self.ports.insert(name.to_owned(), value.to_owned());
     }

@@ -27,9 +27,9 @@ struct Segment {
 /// Result of an insertion.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Inserted {
-    /// Number of bytes that the stream did not have before.
+    /// Number of bytes that were new in the stream.
     pub new_bytes: u64,
-    /// The segment overlaps earlier segments with different bytes.
+    /// Whether the segment contradicts the bytes of earlier segments.
     pub differs: bool,
 }
 

@@ -5,12 +5,12 @@ use super::policy::OverlapPolicy;
 /// Options that apply to all TCP connections.
 #[derive(Debug, Clone)]
 pub struct Options {
-    /// Inline mode: packets wait for their verdict, so data is processed before the receiver
-    /// acknowledges it.
+    /// Whether packets wait for their verdict (inline mode). Data is then processed before the
+    /// receiver acknowledges it.
     pub inline: bool,
-    /// Connections without a handshake are accepted.
+    /// Whether connections without a handshake are accepted.
     pub midstream: bool,
-    /// Connections of which only one direction is visible are accepted.
+    /// Whether connections are accepted if only one direction is visible.
     pub async_oneside: bool,
     /// Policy for overlapping segments. In inline mode, the bytes that arrive first are always
     /// kept.
@@ -19,9 +19,9 @@ pub struct Options {
     pub depth: u64,
     /// Treatment of urgent bytes.
     pub urgent: Urgent,
-    /// Number of bytes out of order that one direction may hold.
+    /// Maximum number of out-of-order bytes that are stored for one direction.
     pub window_max: u64,
-    /// No more bytes are stored, because the memory for streams is used up.
+    /// Whether the memory for streams is used up, so that no more bytes are stored.
     pub full: bool,
 }
 

@@ -10,7 +10,7 @@ pub enum OverlapPolicy {
     /// The bytes of the first segment are kept. Inline mode uses this policy and ensures that the
     /// receiver sees the same bytes.
     First,
-    /// The last segment wins.
+    /// The bytes of the last segment are kept.
     Last,
     /// The bytes of the first segment are kept, unless the later segment begins earlier in the
     /// stream. This is the default policy, and the policy for `windows`.

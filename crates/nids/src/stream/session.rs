@@ -18,19 +18,20 @@ pub struct Update {
 /// Result of processing a packet.
 #[derive(Debug, Default)]
 pub struct Handled {
-    /// The packet is valid in its connection.
+    /// Whether the packet fits the state of its connection.
     pub valid: bool,
-    /// The payload was added to the stream.
+    /// Whether the payload was added to the stream.
     pub added: bool,
-    /// The payload overlaps earlier segments with different bytes.
+    /// Whether the payload contradicts the bytes of earlier segments.
     pub differs: bool,
-    /// The payload was not stored because the memory for streams is used up.
+    /// Whether the payload was not stored because the memory for streams is used up.
     pub refused: bool,
-    /// Directions to process.
+    /// Directions in which the protocol parser receives new data.
     pub update: Update,
-    /// The packet begins a new connection with the addresses and ports of an earlier connection.
+    /// Whether the packet begins a new connection with the addresses and ports of an earlier
+    /// connection.
     pub reuse: bool,
-    /// The packet shows that the server, not the client, sent the first packet.
+    /// Whether the packet shows that the server, not the client, sent the first packet.
     pub swap: bool,
     /// Names of events that rules can test.
     pub events: Vec<&'static str>,
@@ -47,23 +48,24 @@ impl Handled {
 pub struct Session {
     /// State of both sides. The client is first, and the server is second.
     pub sides: [Side; 2],
-    /// State.
+    /// State of the connection.
     pub state: State,
-    /// The first visible packet was not part of a handshake.
+    /// Whether the first visible packet was not part of a handshake.
     pub midstream: bool,
-    /// Only one direction is visible.
+    /// Whether only one direction is visible.
     pub oneside: bool,
-    /// Both sides use timestamps.
+    /// Whether both sides use timestamps.
     pub(super) timestamps: bool,
-    /// The SYN has the fast open option.
+    /// Whether the SYN has the fast open option.
     pub(super) fast_open: bool,
-    /// Segments that overlap with different bytes.
+    /// Number of segments that contradict the bytes of earlier segments.
     pub overlaps_different: u32,
-    /// The payload of the current packet was not stored because the memory for streams is used up.
+    /// Whether the payload of the current packet was not stored because the memory for streams is
+    /// used up.
     pub(super) refused: bool,
 }
 
-/// Event of segments that overlap with different bytes.
+/// Event for overlapping segments with different bytes.
 pub(super) const OVERLAP_DIFFERS: &str = "reassembly_overlap_different_data";
 /// Age in microseconds above which a timestamp is not compared with new timestamps (RFC 7323,
 /// section 5.5).

@@ -26,9 +26,9 @@ pub struct Side {
     /// Sequence number and stream offset of one byte, from which the offsets of other sequence
     /// numbers are computed.
     anchor: (u32, u64),
-    /// Offsets of urgent bytes that are left out of the stream.
+    /// Stream offsets of urgent bytes that are left out of the stream.
     urgent: Vec<u64>,
-    /// Bytes.
+    /// Bytes that this side sent.
     pub data: Assembler,
     /// Stream offset up to which the protocol parser has received bytes.
     pub app_progress: u64,
@@ -36,9 +36,9 @@ pub struct Side {
     pub raw_progress: u64,
     /// All TCP flags that packets of this side have had.
     pub flags_seen: u8,
-    /// This side sent a FIN.
+    /// Whether this side sent a FIN.
     pub fin: bool,
-    /// No more bytes are stored.
+    /// Whether later bytes are discarded.
     pub closed: bool,
     /// Whether the maximum number of bytes is stored. Later bytes are then discarded.
     pub depth_reached: bool,
@@ -46,7 +46,7 @@ pub struct Side {
     pub trigger_raw: bool,
     /// Whether bytes are missing from the stream and the inspection has continued without them.
     pub gap: bool,
-    /// The first bytes of this side belong to no known protocol.
+    /// Whether the first bytes of this side belong to no known protocol.
     pub unidentified: bool,
     /// Largest number of separate byte ranges that were stored at the same time.
     pub ranges_max: u16,

@@ -131,7 +131,7 @@ pub struct Proxy {
     pub name: String,
     /// Address and port to listen on.
     pub listen: SocketAddr,
-    /// Work of the proxy.
+    /// Kind of traffic that the proxy forwards.
     pub mode: Mode,
     /// Names of the keys that this proxy uses. The first key serves clients with an unknown server
     /// name.

@@ -41,7 +41,7 @@ pub(crate) struct Client {
     pub(crate) address: SocketAddr,
     /// TLS version.
     pub(crate) version: &'static str,
-    /// Requests in progress.
+    /// Number of requests in progress.
     in_progress: Cell<usize>,
     /// Last time at which a request began or ended, or a part of a body arrived.
     active: Cell<Instant>,

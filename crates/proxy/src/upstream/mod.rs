@@ -37,7 +37,7 @@ pub(crate) struct Server {
     healthy: AtomicBool,
     /// Time until which the server is avoided, in milliseconds since the start of the program.
     avoided_until_ms: AtomicU64,
-    /// Connections or requests in progress.
+    /// Number of connections or requests in progress.
     active: AtomicUsize,
 }
 

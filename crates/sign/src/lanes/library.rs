@@ -106,7 +106,7 @@ pub struct Library {
     p256_sign: EcdsaSign,
     p384_sign: EcdsaSign,
     ed25519_sign: Ed25519Sign,
-    /// Keeps the functions above valid.
+    /// Keeps the library loaded, so that its functions stay valid.
     _library: libloading::Library,
 }
 

@@ -11,7 +11,7 @@ pub struct DeviceSpec {
     /// Signing times of the device for each class of jobs. An entry is `None` if the device does
     /// not support the class.
     pub costs: [Option<DeviceCost>; Class::ALL.len()],
-    /// Largest number of jobs of a batch.
+    /// Maximum number of jobs in a batch.
     pub batch_max: usize,
     /// Largest number of batches in flight.
     pub batches_max: usize,

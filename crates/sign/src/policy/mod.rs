@@ -81,7 +81,7 @@ pub struct Work {
     pub class: Class,
 }
 
-/// Why a job is answered without a signature.
+/// Reason why a job is answered without a signature.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Refusal {
     /// Too many jobs are in flight.
