@@ -75,10 +75,10 @@ counters! {
     /// A receive queue sets only the receive counters, and a transmit queue sets only the transmit
     /// counters.
     ///
-    /// A packet that the port skipped is not counted as received. The port skips packets that are
-    /// truncated, empty or too long, and packets of another link type. It counts packets as missed
-    /// if no buffer was free and the source could not wait. If every worker reads the whole packet
-    /// sequence of the port, only the first worker counts the skipped packets.
+    /// The port skips packets that are truncated, empty or too long, and packets of another link
+    /// type. Skipped packets are not counted as received. A packet is missed if no buffer was free
+    /// and its source could not wait. If every worker reads all packets of the port, only the first
+    /// worker counts the skipped packets.
     PortCounters;
 
     /// Counters of a receive queue.

@@ -9,9 +9,8 @@
 //! Each queue belongs to one worker. If several workers write to a port that is implemented in this
 //! program, the port merges the packets of their queues.
 //!
-//! A port for a NIC or an interface of the kernel is called a live port. The program opens it once
-//! for the whole arena, which is the memory of all packets. The port then creates the queues of all
-//! workers. See [`live`].
+//! A port for a NIC or an interface of the kernel is called a live port. The program opens it once,
+//! and the port then creates the queues of all workers. See [`live`].
 
 #[cfg(target_os = "linux")]
 pub mod af_xdp;

@@ -7,14 +7,14 @@
 //! ```
 //!
 //! A live port has hardware queues or kernel queues, and worker `i` owns queue `i`. The device or
-//! the kernel distributes packets over the queues. [`Steering`](godwit_packet::Steering) computes
-//! only the flow hash of each packet.
+//! the kernel distributes packets over the queues. [`Steering`](godwit_packet::Steering) only
+//! computes the flow hash of each packet, and does not select the worker.
 //!
 //! The port ends only after [`LivePort::stop`]. It then takes no more packets, and each receive
 //! queue ends when it is empty.
 //!
-//! Some ports read and write packet buffers directly. Such a port accesses only buffers that it got
-//! from the worker's [`Region`]. It uses [`Region::post`], [`Region::arrived`],
+//! Some ports read and write packet buffers directly. Such a port accesses only buffers that it
+//! received from the worker's [`Region`]. It uses [`Region::post`], [`Region::arrived`],
 //! [`Outgoing::hand_over`](godwit_packet::Outgoing::hand_over) and
 //! [`Outgoing::reclaim`](godwit_packet::Outgoing::reclaim). `docs/decisions/0007-live-ports.md`
 //! gives the reasons.

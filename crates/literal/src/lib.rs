@@ -1,11 +1,11 @@
 //! Searches for many byte strings (patterns) at once with the stride filter.
 //!
-//! A pattern of n bytes contains n - w + 1 windows of w bytes. Exactly one of any s consecutive
-//! windows begins at a multiple of s, wherever the pattern lies in the text. The filter therefore
-//! stores only s windows of each pattern, and looks up only every s-th position of the text. It
-//! selects the windows that are rarest in traffic. A hit leads to a bucket of exact windows, and
-//! then to a comparison of the whole pattern. No match is lost, and every reported match is
-//! correct.
+//! A window is a byte string of length w within a pattern. A pattern of n bytes contains n - w + 1
+//! windows. Exactly one of any s consecutive windows begins at a multiple of s, wherever the
+//! pattern lies in the text. The filter therefore stores only s windows of each pattern, and looks
+//! up only every s-th position of the text. It selects the windows that are rarest in traffic. A
+//! hit leads to a bucket of exact windows, and then to a comparison of the whole pattern. No match
+//! is lost, and every reported match is correct.
 //!
 //! | group | pattern length | window w | stride s |
 //! |---|---|---|---|

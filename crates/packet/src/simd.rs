@@ -1,9 +1,9 @@
 //! Loops over packets that are compiled twice, once for AVX2 and once for any processor.
 //!
-//! A loop is written once, over arrays and without branches, so that the compiler can vectorise it.
-//! The function [`run`] selects one of the two versions by the features of the processor, once per
-//! burst of packets. A version for AVX-512 was not faster than AVX2. [`Isa`] provides the
-//! operations that the compiler does not vectorise by itself.
+//! Each loop is written once, without branches, so that the compiler can vectorise it. The function
+//! [`run`] selects the version that the processor supports, once per burst of packets. A version
+//! for AVX-512 was not faster than AVX2. [`Isa`] provides the operations that the compiler does not
+//! vectorise by itself.
 //!
 //! ```
 //! use godwit_packet::simd::{self, Isa, Vectorized};

@@ -1,9 +1,9 @@
 //! Keeps sequence numbers across restarts, and ensures that each key has only one user.
 //!
 //! A counter-mode cipher uses the sequence number of a security association (SA) as its nonce, and
-//! a nonce must never repeat under one key. For each key, this crate records a sequence number in a
-//! state folder that no packet has exceeded yet. A function may use numbers up to the recorded
-//! number. After a restart, it continues after the recorded number.
+//! a nonce must never repeat under one key. For each key, this crate records an upper bound for the
+//! sequence numbers in a state folder. A function uses only numbers up to this bound. After a
+//! restart, it continues with the numbers above the bound.
 //!
 //! | file | contents |
 //! |---|---|

@@ -8,15 +8,14 @@
 //!                  | notes arrivals   | drains old ones    | starts held packets, answers
 //! ```
 //! A worker checks for a new plan once per loop iteration. When it sees one, it starts no more
-//! packets. A packet that arrives then gets a slot in the order ring and is held. Packets that
-//! arrived earlier finish the old chain, and the worker submits their chunks (the bins of one
-//! launch) without waiting for more packets. When all of them have left the order ring, the worker
-//! takes the new plan. The gates and bins (batches for one function) of a worker therefore never
-//! mix two plans. Workers do not wait for each other.
+//! packets. New packets are recorded in arrival order and wait. Packets that arrived earlier finish
+//! the old chain, and the worker submits them to devices without waiting for more packets. When all
+//! earlier packets have left, the worker takes the new plan. A batch of packets therefore never
+//! mixes two plans. Workers do not wait for each other.
 //!
-//! Writes of the control thread before `ask`, such as the chain rows on a device, happen before the
-//! worker creates bins under the new plan. Work of a worker under the old plan happens before the
-//! control thread sees the answer ([`Epochs`]).
+//! Writes of the control thread before `ask`, such as the tables of the new chain on a device,
+//! happen before the worker creates batches under the new plan. Work of a worker under the old plan
+//! happens before the control thread sees the answer ([`Epochs`]).
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};

@@ -7,8 +7,8 @@
 //! worker 1                          | requested() = 7 | ends: counts as an answer to all requests
 //! ```
 //! A worker checks for a request once per loop iteration. The check loads one cache line that is
-//! rarely written. No thread waits on the packet path. If several requests are open, a worker may
-//! answer only the last one.
+//! rarely written, and no worker waits. If several requests are open, a worker may answer only the
+//! last one.
 //!
 //! # Ordering
 //!

@@ -1,9 +1,9 @@
 //! Grace periods. A grace period ends when all packets that were in flight at its start have left.
 //!
 //! The control thread starts a grace period with a request ([`Epochs`]). When a worker sees the
-//! request, it notes how many packets have arrived. It answers after all of these packets have left
-//! the order ring. Before it answers, it wipes its stack, because kernels may have left key
-//! material of these packets there.
+//! request, it notes how many packets have arrived. After all of these packets have left, the
+//! worker wipes its stack, because kernels may have left key material there. The worker then
+//! answers the request.
 //!
 //! Writes of the control thread before the request, such as the removal of a table entry, happen
 //! before the loop iteration that sees the request. Packets that are prepared in that iteration or

@@ -1,14 +1,13 @@
-//! The `af_xdp` port: an interface of Linux, accessed through AF_XDP sockets. The UMEM of the
-//! sockets is the arena.
+//! Packet port `af_xdp`, which uses a Linux network interface through AF_XDP sockets.
 //!
 //! ```text
 //! NIC queue i -> XDP program -- taken --> socket i: RX ring -> worker i -> TX ring -> NIC queue i
 //!                    '-- others --> the kernel        fill and completion rings circulate buffers
 //! ```
 //!
-//! A buffer is a chunk of the UMEM, and the region of a worker is the UMEM of its socket. The port
-//! therefore never copies frames. If the driver supports zero-copy, the NIC writes into the arena
-//! directly. Otherwise the kernel copies each frame once.
+//! The packet memory of a worker is the UMEM of the worker's socket, so the port never copies
+//! frames. If the driver supports zero-copy, the NIC writes into the packet memory directly.
+//! Otherwise, the kernel copies each frame once.
 //!
 //! XDP links and sockets are file descriptors. When the process ends for any reason, the kernel
 //! detaches the program.

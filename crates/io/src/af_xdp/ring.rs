@@ -6,9 +6,9 @@
 //! ```
 //!
 //! Indices grow without end. Index `i` refers to entry `i` modulo the size of the ring. The
-//! producer writes entries, and then the producer index with release order. The consumer reads the
-//! producer index with acquire order and reads the entries. It then writes the consumer index with
-//! release order.
+//! producer writes entries, and then writes the producer index with release order. The consumer
+//! reads the producer index with acquire order, and then reads the entries. Afterwards, the
+//! consumer writes the consumer index with release order.
 
 use std::io;
 use std::os::fd::{AsRawFd, BorrowedFd};

@@ -1,9 +1,9 @@
-//! Features that the drivers `net_af_packet` and `net_af_xdp` of DPDK lack. These drivers use an
-//! interface of the kernel.
+//! Implements features that the DPDK drivers `net_af_packet` and `net_af_xdp` lack. These drivers
+//! use an interface of the kernel.
 //!
 //! Neither driver notices changes of the MTU or the link state of the interface. Both drivers set
-//! the promiscuous mode, which remains after the process is killed. The XDP program of `net_af_xdp`
-//! remains attached too.
+//! the promiscuous mode, which stays set after the process is killed. The XDP program of
+//! `net_af_xdp` also stays attached.
 //!
 //! The rings of `net_af_packet` always have 512 frames, independent of the configuration. In DPDK
 //! 22.11, `net_af_packet` does not count packets that are lost because its rings are full.

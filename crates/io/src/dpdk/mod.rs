@@ -1,8 +1,7 @@
-//! The `dpdk` port: a device that a DPDK driver operates, over the arena (cargo feature `dpdk`).
+//! Packet port `dpdk`, which uses a device with a DPDK driver (cargo feature `dpdk`).
 //!
-//! The elements of the device's mempool are the slots of the arena. The NIC writes and reads frames
-//! in the arena, where the CPU and other devices access them. The port never copies frames, and
-//! DPDK needs no patch.
+//! The NIC writes and reads frames directly in the packet memory of this program, where the CPU and
+//! other devices access them. The port therefore never copies frames. DPDK needs no patch.
 //!
 //! | file | contents |
 //! |---|---|

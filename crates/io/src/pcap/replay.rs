@@ -22,10 +22,9 @@ pub struct ReplayInput {
 /// Receive queue of one worker that reads packets from capture files.
 ///
 /// The records of all files form one sequence, which is ordered by time. Records with equal times
-/// have the order of their files. The order of the records of one file is kept. The sequence number
-/// of a packet is its index in this sequence, counted from 0. Skipped packets are included in the
-/// count. Every worker reads the whole sequence and keeps the packets that [`Steering`] assigns to
-/// it.
+/// are in the order of the files, and records of one file keep their order. The sequence number of
+/// a packet is the index of its record in this sequence, counted from 0. Every worker reads the
+/// whole sequence and keeps the packets that [`Steering`] assigns to it.
 ///
 /// If a file is truncated or malformed, its input ends at the first bad record. The queue first
 /// delivers all complete packets of all files. Then one call of `receive` returns the error, and

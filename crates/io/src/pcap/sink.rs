@@ -19,12 +19,12 @@ const HELD_BYTES_MAX: usize = 256 << 20;
 /// A capture file to which several workers and several ports write packets.
 ///
 /// Packets are written in the order of sequence number and receive port. A packet is written after
-/// every worker has reported that all its earlier packets were sent or dropped
+/// all workers have reported that they sent or dropped all earlier packets
 /// ([`settled`](Transmit::settled)). The content of the file therefore does not depend on the
 /// number or the speed of the workers.
 ///
 /// Memory is limited. A worker waits in `transmit` if it is 256 MiB of frames ahead of the slowest
-/// worker. Each worker must therefore have its own thread.
+/// worker. Each worker must therefore run on a separate thread.
 ///
 /// The file appears under its name only when [`Sink::finish`] returns without an error. Until then,
 /// it is a temporary file in the same folder.

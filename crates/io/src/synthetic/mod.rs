@@ -1,11 +1,11 @@
 //! Packet port that generates packets, and discards the packets that are sent to it.
 //!
 //! The packets, their sequence numbers and their bytes depend only on the configuration, including
-//! its seed. They do not depend on the number of workers, the batch size or the time. Packet `k` is
-//! a function of the configuration and `k`.
+//! its seed. They do not depend on the number of workers, the batch size or the time. The content
+//! of packet `k` follows from the configuration and the number `k`.
 //!
-//! The hash bucket of packet `k` follows from `k` alone, and each bucket belongs to one worker. A
-//! worker therefore generates only the packets of the buckets that it owns. With `flows = 0`, the
+//! The number `k` determines the hash bucket of packet `k`, and each bucket belongs to one worker.
+//! A worker therefore generates only the packets of the buckets that it owns. With `flows = 0`, the
 //! hash bucket follows from the random addresses, so each worker must compute all packets.
 //!
 //! | file | contents |

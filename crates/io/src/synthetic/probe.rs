@@ -1,5 +1,5 @@
-//! Probes are packets that contain their number and the time of their generation. From these, the
-//! receiver computes packet loss, reordering and latency.
+//! Probes are packets that contain their number and the time of their generation. The receiver uses
+//! these values to compute packet loss, reordering and latency.
 //!
 //! The probe data occupies the last bytes of the payload, at an even distance from the transport
 //! header. The checksum can then be updated in 16-bit words. The sizes of the fields are in bytes:

@@ -1,9 +1,9 @@
 //! Selects the packets of a worker without computing the packets of other workers.
 //!
 //! The sequence of packets consists of rounds. Each position in a round is a *slot*. A slot belongs
-//! to the same hash bucket in every round. The number of slots of a bucket is proportional to its
-//! number of flows. The seed determines the order of the slots. A worker keeps the slots of the
-//! hash buckets that it owns:
+//! to the same hash bucket in every round. A bucket with more flows has proportionally more slots,
+//! and the seed determines the order of the slots. A worker keeps the slots of the hash buckets
+//! that it owns:
 //!
 //! ```text
 //! number    | 0  1  2  3  4  5  6  7 | 8  9 10 11 12 13 14 15 | ...

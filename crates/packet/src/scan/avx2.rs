@@ -6,7 +6,7 @@
 //! eight at a time:   8 buffers    8 heads and lengths    8 rooms                one vector each
 //! ```
 //!
-//! The eight lanes of a vector contain the descriptors in the order 0 2 4 6 1 3 5 7.
+//! The eight SIMD lanes of a vector contain the descriptors in the order 0 2 4 6 1 3 5 7.
 
 use std::arch::x86_64::*;
 

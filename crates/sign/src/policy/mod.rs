@@ -1,11 +1,11 @@
 //! Decides which processor signs which jobs, and when. The policy has no side effects. The caller
 //! passes the time and runs the work, so tests can use virtual time.
 //!
-//! Each job is signed where it would be done first. One or two RSA-2048 jobs are signed one at a
-//! time, because the SIMD lanes take the same time for one job as for eight. More jobs are signed
-//! in SIMD lanes at once. No timer waits for a full batch, because jobs that arrive during a batch
-//! fill the next one. A device takes the waiting jobs of a class if it is expected to finish them
-//! before the CPU.
+//! The processor that would finish a job first signs the job. One or two RSA-2048 jobs are signed
+//! one at a time, because the SIMD lanes take the same time for one job as for eight. More jobs are
+//! signed in SIMD lanes at once. No timer waits for a full batch, because jobs that arrive during a
+//! batch fill the next one. A device takes the waiting jobs of a class if it is expected to finish
+//! them before the CPU.
 //!
 //! ```text
 //!            +--> single (AWS-LC)  ------------------+--> answered

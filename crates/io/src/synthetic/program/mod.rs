@@ -1,10 +1,10 @@
-//! A load program describes how the rate, the frame lengths and the shares of traffic classes
-//! change over time. It is configured by `load = "FILE"`.
+//! A load program describes how the rate, the frame lengths and the proportions of traffic classes
+//! change over time. The setting `load = "FILE"` selects it.
 //!
 //! A program is a list of segments with a constant rate. The number of packets before each segment
-//! is known. Each packet therefore belongs to a fixed segment, independent of the clock. The length
-//! and the class of a packet follow from its number. The time at which it is due follows from its
-//! position in the segment.
+//! is known, so each packet belongs to a fixed segment, independent of the clock. The number of a
+//! packet determines its length and its class. The position in the segment determines when the
+//! packet is due.
 //!
 //! ```text
 //! packets  | 0 .. 999           | 1000 .. 10999                  | 11000 ..
