@@ -101,7 +101,7 @@ impl<'a> Builder<'a> {
         Image::new(&self.bytes)
     }
 
-    /// Pads to a cache line and returns the offset.
+    /// Pads the image to a multiple of a cache line and returns its length.
     fn align(&mut self) -> u32 {
         self.bytes.resize(self.bytes.len().next_multiple_of(64), 0);
         self.bytes.len() as u32

@@ -52,8 +52,8 @@ pub(crate) mod group {
     pub(crate) const MASKS_AT: usize = 6;
     /// Offset of the pattern numbers of the entries.
     pub(crate) const IDS_AT: usize = 7;
-    /// Offset of the window positions. One byte per entry gives the position of the entry's window
-    /// in the pattern.
+    /// Offset of the window positions. For each entry, one byte holds the position of the window in
+    /// its pattern.
     pub(crate) const POSITIONS_AT: usize = 8;
     /// Number of entries.
     pub(crate) const ENTRIES: usize = 9;

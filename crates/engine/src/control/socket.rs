@@ -160,12 +160,12 @@ pub(crate) struct Commands {
     pub(crate) reports: Sender<Sender<Report>>,
     /// Flag that the command `stop` sets.
     pub(crate) stop: Arc<AtomicBool>,
-    /// Lock that serializes the calls of functions.
+    /// Lock that permits only one call of a function at a time.
     pub(crate) one_at_a_time: Mutex<()>,
     pub(crate) changer: Changer,
 }
 
-/// Threads that answer the requests of clients. Dropping this value ends them.
+/// Threads that answer the requests of clients. The threads end when this value is dropped.
 pub(crate) struct ControlServer {
     ended: Arc<AtomicBool>,
     thread: Option<thread::JoinHandle<()>>,

@@ -1,4 +1,4 @@
-//! JSON values whose strings are overwritten with zeros when they are dropped.
+//! JSON values that overwrite their strings with zeros when they are dropped.
 
 use std::fmt;
 

@@ -26,8 +26,7 @@ pub(crate) struct ChainPlan {
     /// follow it in the chain.
     pub(crate) sequence: Vec<usize>,
     /// Functions that need packets in arrival order. Packets wait before such a function until they
-    /// are in order. The number of this waiting point, called a gate, is the index of the function
-    /// in the list.
+    /// are in order. The index of a function in this list is the number of its waiting point.
     pub(crate) gates: Vec<usize>,
     /// Whether packets leave in arrival order, for each port.
     pub(crate) ordered: Vec<bool>,
@@ -47,16 +46,16 @@ pub(crate) struct Stage {
     /// Configured name of the function.
     pub(crate) name: String,
     pub(crate) function: Arc<dyn Function>,
-    /// Gate at which packets wait before the function until they are in arrival order.
+    /// Number of the point before the function where packets wait until they are in arrival order.
     ///
     /// The value is `None` if the function does not need arrival order, or if packets reach the
     /// function only from ports.
     pub(crate) gate: Option<usize>,
-    /// Progress of a packet that travels to the function. The value grows with the number of gates
-    /// before the function. A gate restores the arrival order of packets.
+    /// Progress of a packet that travels to the function. The value grows with the number of points
+    /// before the function that restore the arrival order of packets.
     pub(crate) progress: u8,
     pub(crate) counters: FunctionLayout,
-    /// Whether the next stage of a packet depends on its traffic class, in addition to the verdict
+    /// Whether the next step of a packet depends on its traffic class and not only on the verdict
     /// of the function.
     pub(crate) is_routed_by_class: bool,
     /// Devices that run the function, as indices into the worker's list of devices. There is at
@@ -68,8 +67,7 @@ pub(crate) struct Stage {
 }
 
 impl Stage {
-    /// Returns the progress of a packet that has passed the gate of the function, where packets
-    /// wait for arrival order.
+    /// Returns the progress of a packet that no longer waits for arrival order before the function.
     pub(crate) fn progress_inside(&self) -> u8 {
         self.gate.map_or(self.progress, |gate| Order::after(gate + 1))
     }
@@ -87,7 +85,7 @@ pub(crate) struct Entries {
 }
 
 impl Entries {
-    /// Reads the first stages of `ports` ports from the decider.
+    /// Determines the first stages of `ports` ports.
     fn new(decider: &Decider, ports: usize) -> Self {
         let mut stages = Vec::new();
         let mut number = |stage: Next| {

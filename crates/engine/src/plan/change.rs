@@ -64,13 +64,13 @@ impl PlanChanges {
         debug_assert_eq!((requested, before.0 + 1), (number, number));
     }
 
-    /// Waits until all workers use plan `number` or a later one. Returns false if `limit` expires
+    /// Waits until all workers use plan `number` or a later plan. Returns false if `limit` expires
     /// first.
     pub(crate) fn wait(&self, number: u64, limit: Duration) -> bool {
         self.epochs.wait(number, limit)
     }
 
-    /// Returns the longest time for which a worker held packets during the last plan change.
+    /// Returns the longest time for which a worker held new packets during the last plan change.
     pub(crate) fn held(&self) -> Duration {
         Duration::from_nanos(self.held_ns.load(Ordering::Relaxed))
     }
@@ -86,16 +86,16 @@ pub(crate) struct WorkerChange {
     epoch: WorkerEpoch,
     shared: Arc<PlanChanges>,
     draining: Option<Draining>,
-    /// Packets that arrived while the worker drained the old plan, in arrival order. No function
-    /// has processed them yet.
+    /// Packets that have arrived since the change began, in arrival order. No function has
+    /// processed these packets yet.
     held: Vec<Descriptor>,
 }
 
 /// State of a worker that waits until all packets of the old plan have left.
 #[derive(Clone, Copy)]
 struct Draining {
-    /// Number of packets that had arrived since the start of the worker when the drain began. The
-    /// drain ends when the same number of packets have left the worker.
+    /// Total number of packets that had arrived when the plan change began. The worker takes the
+    /// new plan when the same number of packets have left.
     until: usize,
     since_ns: u64,
 }
@@ -104,7 +104,7 @@ struct Draining {
 pub(crate) struct TakenPlan {
     number: u64,
     pub(crate) plan: Arc<ChainPlan>,
-    /// Packets that arrived while the worker drained the old plan, in arrival order.
+    /// Packets that the worker held back, in arrival order.
     pub(crate) held: Vec<Descriptor>,
     since_ns: u64,
 }
@@ -116,14 +116,14 @@ impl WorkerChange {
         self.epoch.requested().is_some()
     }
 
-    /// Returns whether packets of the old plan are still on their way through the worker.
+    /// Returns whether the worker still processes packets of the old plan.
     #[inline]
     pub(crate) fn drains(&self) -> bool {
         self.draining.is_some()
     }
 
-    /// Holds packets back while the worker drains the old plan. At any other time, returns false,
-    /// and the caller must start to process the packets.
+    /// Holds packets back while a plan change waits for earlier packets. At any other time, returns
+    /// false, and the caller must process the packets.
     #[inline]
     pub(crate) fn hold(&mut self, packets: &[Descriptor]) -> bool {
         let drains = self.drains();
@@ -133,8 +133,8 @@ impl WorkerChange {
         drains
     }
 
-    /// Starts or continues the drain of the old plan. Returns the new plan when all packets of the
-    /// old plan have left.
+    /// Starts or continues a plan change. Returns the new plan when all packets of the old plan
+    /// have left.
     ///
     /// While [`WorkerChange::is_requested`] returns true, the worker calls this function once per
     /// loop iteration, before it receives packets. `arrived` and `passed` are the numbers of

@@ -1,7 +1,7 @@
 //! Changes the function chain of a running engine.
 //!
-//! The changer reads the new chain, checks that the running engine can use it, writes it to the
-//! devices, and asks the workers to take it. It runs outside the packet path.
+//! [`Changer`] reads the new chain, checks that the running engine can use it, writes it to the
+//! devices, and asks the workers to take it.
 
 use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError};

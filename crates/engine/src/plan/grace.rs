@@ -16,7 +16,7 @@ use godwit_packet::wipe_stack;
 
 use crate::plan::epoch::{Epochs, WorkerEpoch};
 
-/// Grace periods as the control thread sees them.
+/// Handle with which the control thread starts grace periods.
 #[derive(Clone, Debug)]
 pub(crate) struct GracePeriods(Arc<Epochs>);
 

@@ -1,5 +1,5 @@
-//! The function chain in the form that workers use on the packet path, and changes of the chain at
-//! run time.
+//! Stores the function chain in the form that workers use to process packets, and changes the chain
+//! at run time.
 
 pub(crate) mod build;
 pub(crate) mod chain_plan;
