@@ -21,6 +21,9 @@ Gbps count frame bytes without FCS. Peers are in *italics* and ran in the same r
 [README.md](README.md) explains how to measure and compare.
 ";
 
+/// Maximum columns of a line of text.
+const COLUMNS: usize = 120;
+
 /// Number of frame sizes that get a column. More columns would make the table too wide.
 const SIZES: usize = 4;
 
@@ -130,11 +133,24 @@ fn about(manifest: &Manifest) -> String {
         manifest.os,
         manifest.kernel,
     );
-    if !gpus.is_empty() {
-        let _ = writeln!(text, "- Devices: {}.", gpus.join("; "));
-    }
-    if !libraries.is_empty() {
-        let _ = writeln!(text, "- Libraries: {}.", libraries.join(", "));
+    text.push_str(&list("Devices", &gpus));
+    text.push_str(&list("Libraries", &libraries));
+    text.push('\n');
+    text
+}
+
+/// Returns an item of a Markdown list that names all `values`, or an empty text without values.
+fn list(title: &str, values: &[String]) -> String {
+    let Some((last, others)) = values.split_last() else { return String::new() };
+    let mut text = format!("- {title}:");
+    let mut columns = text.len();
+    for value in others.iter().map(|value| format!("{value};")).chain([format!("{last}.")]) {
+        if columns + 1 + value.len() > COLUMNS {
+            text.push_str("\n ");
+            columns = 1;
+        }
+        let _ = write!(text, " {value}");
+        columns += 1 + value.len();
     }
     text.push('\n');
     text

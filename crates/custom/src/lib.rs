@@ -15,7 +15,7 @@
 //! | `inspect` | refuses libraries that do more than define functions |
 //! | `cache` | stores libraries by the SHA-256 of everything that they depend on |
 //! | `load` | loads a library and returns its entry points |
-//! | `checked` | runs a function under sanitizers, in a program of its own |
+//! | `checked` | runs a function under sanitizers, in a separate program |
 //! | `expect` | outcomes as text, for files of expected outcomes |
 //! | `package` | files with compiled functions, for machines without a compiler |
 //! | `forms` | runs all forms of a function between guard pages |

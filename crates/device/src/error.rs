@@ -106,21 +106,21 @@ pub enum Error {
     },
 }
 
-/// Reason why a device, a mode or an energy meter cannot be used. The variant tells who can remove
-/// the reason. The text is one clause or sentence.
+/// Reason why a device, a mode or an energy meter cannot be used. The variant states whether the
+/// operator can remove the reason. The text is one clause or sentence.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Unavailable {
     /// The operator can remove the reason. For example, software or a permission is missing, or
     /// another program uses the device.
     #[error("{0}")]
     Setup(String),
-    /// Nobody can remove the reason, because the hardware or the driver lacks a feature.
+    /// The reason is permanent, because the hardware or the driver lacks a feature.
     #[error("{0}")]
     Unsupported(String),
     /// The vendor can remove the reason, because the driver or the hardware failed.
     #[error("{0}")]
     Failed(String),
-    /// Nobody can remove the reason during this run, because the device was lost.
+    /// The reason remains until the end of the run, because the device was lost.
     #[error("it is lost: {0}")]
     Lost(String),
 }

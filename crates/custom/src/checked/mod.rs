@@ -1,4 +1,4 @@
-//! Runs a function of a user under sanitizers, in a program of its own (`program.c`).
+//! Runs a function of a user under sanitizers, in a separate program (`program.c`).
 //!
 //! The program is a child process without privileges. It reads frames from a pipe, runs the kernel
 //! on each of them, and writes the results. The first problem ends it.
@@ -127,7 +127,7 @@ impl Checked {
     fn stopped(&mut self) -> Stopped {
         let mut said = Vec::new();
         if let Some(errors) = &mut self.child.stderr {
-            // What was read until an error is enough for the report.
+            // The bytes before an error are enough for the report.
             let _ = errors.read_to_end(&mut said);
         }
         let status = self.child.wait();

@@ -164,7 +164,7 @@ static void give(const uint8_t *from, size_t bytes)
     }
 }
 
-/* Reads the table image into pages of its own. */
+/* Reads the table image into separate pages. */
 static void take_image(void)
 {
     const size_t page = (size_t)sysconf(_SC_PAGESIZE);

@@ -255,7 +255,7 @@ fn a_packet_is_sent_by_every_port_of_its_set_except_its_ingress_port() {
 fn files_wait_until_there_are_buffers_for_copies() {
     for (workers, io, layout) in [(1, "single", "slots"), (2, "single", "slots"), (1, "dual", "slots")] {
         for (splits, device) in [(false, "cpu"), (true, "cpu"), (false, FAULTY)] {
-            // Packets wait for buffers only if the reserve suffices for the fragments of one packet.
+            // The reserve must suffice for the fragments of one packet, so that packets wait.
             let buffers = if splits { 300 } else { 70 };
             let case = Case { workers, io, layout, buffers, splits, device };
             let faults = (device == FAULTY).then_some(Faults { delay_polls: 15, fails_each: 0, loss: None });

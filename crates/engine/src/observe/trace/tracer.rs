@@ -1,6 +1,5 @@
-//! Tracer: chooses packets that arrive at one worker, and records their steps.
-//!
-//! The tracer identifies a packet by its buffer, which the packet owns until it leaves.
+//! Tracer: chooses packets that arrive at one worker, and records their steps. It identifies a
+//! packet by its buffer, which the packet owns until it leaves.
 
 use std::collections::HashMap;
 use std::sync::Arc;
