@@ -15,7 +15,7 @@ use crate::live::Arrivals;
 use crate::{Departure, Error, PortCounters, Receive, Received, Transmit};
 
 /// Minimum number of buffers that are given to the kernel at once. Each transfer makes the driver's
-/// core fetch a cache line, so few large transfers cost less.
+/// core fetch a cache line, so large transfers cost less.
 const POST_BUFFERS: usize = 64;
 /// Maximum number of system calls for sending one burst of packets.
 const KICKS_MAX: usize = 64;
