@@ -102,7 +102,7 @@ impl Compiled {
 static LOADED: Mutex<Vec<(String, &'static Compiled)>> = Mutex::new(Vec::new());
 
 /// Loads a function from a C file, and compiles it if necessary. Also loads a
-/// [package](package), which is compiled already. If the same file was already loaded, returns the
+/// package, which is compiled already. If the same file was already loaded, returns the
 /// loaded function. `sha256` is the expected SHA-256 of the file in hexadecimal digits.
 ///
 /// # Errors
