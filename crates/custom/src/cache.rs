@@ -67,8 +67,9 @@ impl Cache {
         if !metadata.is_dir() {
             return Err(refused("this is not a folder: remove it".to_owned()));
         }
-        source::trusted(&metadata)
-            .map_err(|reason| refused(format!("{reason}: remove the folder, or run `chmod 700` on it")))?;
+        if let Some(reason) = source::distrust(&metadata) {
+            return Err(refused(format!("{reason}: remove the folder, or run `chmod 700` on it")));
+        }
         if metadata.mode() & OTHERS != 0 {
             return Err(refused(
                 "others may read or write the compiled functions: run `chmod 700` on the folder".to_owned(),
@@ -89,8 +90,9 @@ impl Cache {
             return Ok(None);
         };
         let metadata = fs::symlink_metadata(&path).map_err(|source| Error::File { path: path.clone(), source })?;
-        source::trusted(&metadata)
-            .map_err(|reason| Error::Refused { path: path.clone(), message: format!("{reason}: remove the file") })?;
+        if let Some(reason) = source::distrust(&metadata) {
+            return Err(Error::Refused { path, message: format!("{reason}: remove the file") });
+        }
         // A damaged library is compiled again.
         Ok((sum.trim() == digest(&[&object])).then_some(path))
     }

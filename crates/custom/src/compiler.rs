@@ -198,7 +198,7 @@ impl Compiler {
         let mut command = sandbox::command(&self.program, folder, sandbox::Task::Compiler);
         command.args(arguments);
         let messages = run(&mut command, text).map_err(|source| Error::File { path: self.program.clone(), source })?;
-        messages.map_err(|messages| explain(path, custom, &messages))
+        messages.map_or(Ok(()), |messages| Err(explain(path, custom, &messages)))
     }
 
     /// Compiles a source text to a library in a child process, and inspects the library. Returns
@@ -216,9 +216,9 @@ impl Compiler {
     }
 }
 
-/// Runs a compiler that reads `text` from its standard input. If the compiler fails, returns its
-/// messages.
-fn run(command: &mut Command, text: &str) -> std::io::Result<Result<(), String>> {
+/// Runs a compiler that reads `text` from its standard input. Returns the messages of the compiler
+/// if it fails.
+fn run(command: &mut Command, text: &str) -> std::io::Result<Option<String>> {
     let mut child = command.spawn()?;
     let mut input = child.stdin.take();
     let text = text.to_owned();
@@ -233,10 +233,7 @@ fn run(command: &mut Command, text: &str) -> std::io::Result<Result<(), String>>
     });
     let output = child.wait_with_output()?;
     let _ = writer.join();
-    match output.status.success() {
-        true => Ok(Ok(())),
-        false => Ok(Err(String::from_utf8_lossy(&output.stderr).into_owned())),
-    }
+    Ok((!output.status.success()).then(|| String::from_utf8_lossy(&output.stderr).into_owned()))
 }
 
 /// Finds the first problem in the user's file among the messages of a compiler, and returns it as

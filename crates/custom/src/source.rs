@@ -46,7 +46,9 @@ pub fn read(path: &Path) -> Result<Vec<u8>, Error> {
     if metadata.len() > BYTES_MAX {
         return Err(refused(format!("the file has more than {} MiB", BYTES_MAX >> 20)));
     }
-    trusted(&metadata).map_err(|reason| refused(format!("{reason}: run `chmod go-w` on the file")))?;
+    if let Some(reason) = distrust(&metadata) {
+        return Err(refused(format!("{reason}: run `chmod go-w` on the file")));
+    }
     let parent = fs::metadata(folder).map_err(file_error)?;
     if others_write(&parent) && parent.mode() & STICKY == 0 {
         return Err(refused(format!("others may replace the file: run `chmod go-w {}`", folder.display())));
@@ -61,18 +63,15 @@ pub fn sha256(bytes: &[u8]) -> String {
     Sha256::digest(bytes).iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
-/// Checks that only root and the current user may write to a file or a folder. Returns the reason
-/// if other users may write to it.
-pub(crate) fn trusted(metadata: &fs::Metadata) -> Result<(), String> {
+/// Returns the reason why a file or a folder is not trusted, if users other than root and the
+/// current user may write to it.
+pub(crate) fn distrust(metadata: &fs::Metadata) -> Option<String> {
     // SAFETY: the call has no preconditions.
     let own = unsafe { libc::geteuid() };
     if metadata.uid() != 0 && metadata.uid() != own {
-        return Err(format!("user {} owns it, who could change the code that runs", metadata.uid()));
+        return Some(format!("user {} owns it, who could change the code that runs", metadata.uid()));
     }
-    match others_write(metadata) {
-        false => Ok(()),
-        true => Err("others may write it, and so change the code that runs".to_owned()),
-    }
+    others_write(metadata).then(|| "others may write it, and so change the code that runs".to_owned())
 }
 
 /// Returns whether users other than the owner may write to a file or a folder. Write access of the

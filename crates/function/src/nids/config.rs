@@ -74,8 +74,8 @@ impl Config {
     pub(super) fn resolve(self, context: &BuildContext<'_>) -> Result<Nids, Error> {
         let mut settings = Settings::default();
         if let Some(table) = &self.settings {
-            apply(&mut settings, "", table.get_ref())
-                .map_err(|error| value(table.span(), format!("settings: {error}")))?;
+            let refuse = |problem: String| value(table.span(), format!("settings: {problem}"));
+            apply(&mut settings, "", table.get_ref(), &refuse)?;
         }
         settings.stream.inline |= self.mode == Mode::Inline;
         settings.fail_open = self.fail == Fail::Open;
@@ -117,20 +117,20 @@ fn peers(pairs: &[Spanned<[String; 2]>], ports: &[String]) -> Result<Vec<u16>, E
 }
 
 /// Applies the settings of a TOML table. The name of a nested table becomes part of the setting's
-/// name, such as `stream.midstream`.
-fn apply(settings: &mut Settings, prefix: &str, table: &Table) -> Result<(), String> {
+/// name, such as `stream.midstream`. `refuse` creates the error of a wrong setting.
+fn apply(settings: &mut Settings, prefix: &str, table: &Table, refuse: &dyn Fn(String) -> Error) -> Result<(), Error> {
     for (key, setting) in table {
         let name = format!("{prefix}{key}");
         let text = match setting {
             Value::Table(table) => {
-                apply(settings, &format!("{name}."), table)?;
+                apply(settings, &format!("{name}."), table, refuse)?;
                 continue;
             }
             Value::String(text) => text.clone(),
             Value::Integer(_) | Value::Boolean(_) => setting.to_string(),
-            _ => return Err(format!("{name}: expected a string, an integer or a boolean")),
+            _ => return Err(refuse(format!("{name}: expected a string, an integer or a boolean"))),
         };
-        settings.set(&name, &text).map_err(|error| error.to_string())?;
+        settings.set(&name, &text).map_err(|error| refuse(error.to_string()))?;
     }
     Ok(())
 }
