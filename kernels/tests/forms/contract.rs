@@ -84,6 +84,9 @@ fn route_ipv4(frame: &mut [u8]) -> Outcome {
     if matches!(ip[12], 0 | 127 | 224..) || matches!(ip[16], 0 | 127 | 224..) {
         return Outcome::drop(4);
     }
+    if ethernet[0] & 1 != 0 {
+        return Outcome::drop(6);
+    }
     let route = ROUTES.iter().filter(|route| route.covers(destination)).max_by_key(|route| route.length);
     let Some(route) = route else { return Outcome::verdict(4) };
     let next_hop = next_hops()[route.next_hop as usize];
