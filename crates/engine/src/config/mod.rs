@@ -27,6 +27,7 @@ mod fingerprint;
 mod functions;
 #[doc(hidden)]
 pub mod fuzz;
+mod metrics;
 mod ports;
 mod settings;
 mod workers;
@@ -39,13 +40,13 @@ use godwit_packet::ArenaConfig;
 use godwit_sched::PackerConfig;
 use zeroize::Zeroizing;
 
-pub use crate::control::metrics::MetricsAddress;
 pub use change::ChainConfig;
 pub use classes::protocol_name;
 pub use devices::DeviceConfig;
 use document::Document;
 pub use error::ConfigError;
 pub use functions::{FUNCTIONS_MAX, FunctionConfig, function_kinds};
+pub use metrics::MetricsAddress;
 pub use ports::{PORTS_MAX, PortConfig, PortKind};
 pub use settings::{EngineConfig, Idle, IoModel};
 
@@ -121,7 +122,7 @@ impl Config {
         let (packing, packing_keys) = settings::packing(&document, root.table(&document, "packing")?)?;
         let arena = settings::ArenaStanza::read(&document, root.table(&document, "arena")?, &engine)?;
         let has_reuse = arena.has_reuse();
-        let metrics = settings::metrics(&document, root.table(&document, "metrics")?, directory)?;
+        let metrics = metrics::read(&document, root.table(&document, "metrics")?, directory)?;
         let eal = settings::eal(&document, root.table(&document, "dpdk")?)?;
         let ports = ports::read(&document, root.tables(&document, "port")?, eal.as_deref(), directory)?;
         let names: Vec<String> = ports.iter().map(|port| port.name.clone()).collect();

@@ -1,7 +1,6 @@
 //! Reads the stanzas `[engine]`, `[arena]`, `[packing]` and `[dpdk]`.
 
 use std::fmt;
-use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 
 use godwit_chain::Chain;
@@ -15,7 +14,6 @@ use super::document::{Document, Stanza};
 use super::error::ConfigError;
 use super::functions::FunctionConfig;
 use super::ports::{PortConfig, PortKind};
-use crate::control::metrics::MetricsAddress;
 
 /// Maximum number of packets in flight per worker. Each packet in flight has a number of 16 bits.
 const IN_FLIGHT_PACKETS_MAX: usize = 65536;
@@ -210,36 +208,6 @@ pub(super) fn eal<'a>(document: &Document<'a>, mut stanza: Stanza<'a>) -> Result
     }
     let keys: Keys = document.read(&mut stanza, &[])?;
     Ok(keys.eal)
-}
-
-/// Reads the stanza `[metrics]`. Returns the address at which metrics are served, or `None` if the
-/// key is absent.
-pub(super) fn metrics<'a>(
-    document: &Document<'a>,
-    mut stanza: Stanza<'a>,
-    directory: &Path,
-) -> Result<Option<MetricsAddress>, ConfigError> {
-    #[derive(Deserialize)]
-    #[serde(deny_unknown_fields)]
-    struct Keys {
-        listen: Option<String>,
-    }
-    let keys: Keys = document.read(&mut stanza, &[])?;
-    let Some(listen) = keys.listen else { return Ok(None) };
-    if let Some(path) = listen.strip_prefix("unix:") {
-        return Ok(Some(MetricsAddress::Unix(directory.join(path))));
-    }
-    match listen.parse::<SocketAddr>() {
-        Ok(address) if address.ip().is_loopback() => Ok(Some(MetricsAddress::Tcp(address))),
-        found => {
-            let problem = if found.is_ok() { "is not a loopback address" } else { "is no address" };
-            let message = format!(
-                "listen = \"{}\" {problem}: use \"unix:PATH\", or a loopback address with a port such as \"127.0.0.1:9111\"",
-                listen.escape_debug()
-            );
-            Err(document.refuse(stanza.span_of("listen"), message))
-        }
-    }
 }
 
 /// Keys of a stanza that configure the packing of packets into batches. An absent key is `None`.

@@ -4,7 +4,7 @@
 //! scrape does not disturb them.
 
 use std::io::{ErrorKind, Read, Write};
-use std::net::{SocketAddr, TcpListener};
+use std::net::TcpListener;
 use std::os::unix::fs::FileTypeExt;
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::PathBuf;
@@ -13,6 +13,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
+use crate::config::MetricsAddress;
 use crate::control::cores::pin_to;
 use crate::control::socket::Commands;
 use crate::error::Error;
@@ -26,15 +27,6 @@ const CLIENT_LIMIT: Duration = Duration::from_secs(2);
 const IO_LIMIT: Duration = Duration::from_millis(200);
 /// Interval at which the thread looks for clients and for the end of the run.
 const LOOK_INTERVAL: Duration = Duration::from_millis(20);
-
-/// Address at which metrics are served.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum MetricsAddress {
-    /// Path of a Unix socket.
-    Unix(PathBuf),
-    /// Loopback address and port.
-    Tcp(SocketAddr),
-}
 
 /// Open socket that answers no client yet.
 #[derive(Debug)]

@@ -1,67 +1,10 @@
 //! Rates and latencies of the last seconds, for the report of a run that continues.
 
-use serde::Serialize;
-
 use crate::observe::counters::{BUSY_NS, BYTES, DROPPED, PACKETS, RECEIVED, SENT, SETTLED};
 use crate::observe::histogram::Figures as _;
-use crate::observe::report::Latency;
+use crate::observe::report::{RecentFunction, RecentPort, RecentReport};
 use crate::observe::view::Snapshot;
 use crate::plan::chain_plan::ChainPlan;
-
-/// Rates and latencies of the last seconds. Rates are per second.
-#[derive(Clone, Debug, Default, Serialize)]
-pub struct RecentReport {
-    /// Length of the period, in seconds.
-    pub seconds: f64,
-    /// Packets that ports received.
-    pub received_pps: f64,
-    /// Packets that ports accepted for transmission.
-    pub sent_pps: f64,
-    /// Packets that were dropped.
-    pub dropped_pps: f64,
-    /// Time from arrival to departure of the packets that departed in the period. `None` if no
-    /// packet departed.
-    pub latency: Option<Latency>,
-    /// Share of the period in which each worker was busy, 0 to 1.
-    pub worker_busy: Vec<f64>,
-    /// Ports, in the order of the configuration.
-    pub ports: Vec<RecentPort>,
-    /// Functions, in the order of the configuration.
-    pub functions: Vec<RecentFunction>,
-    /// Average power of each device in watts, in the order of `power`. `None` if it is not
-    /// measured.
-    pub watts: Vec<Option<f64>>,
-}
-
-/// Rates of one port.
-#[derive(Clone, Debug, Default, Serialize)]
-pub struct RecentPort {
-    /// Packets received.
-    pub received_pps: f64,
-    /// Bits received.
-    pub received_bps: f64,
-    /// Packets sent.
-    pub sent_pps: f64,
-    /// Bits sent.
-    pub sent_bps: f64,
-}
-
-/// Rates and latencies of one packet function.
-#[derive(Clone, Debug, Default, Serialize)]
-pub struct RecentFunction {
-    /// Packets that the kernel processed.
-    pub pps: f64,
-    /// Bits of these packets.
-    pub bps: f64,
-    /// Packets that the host half completed without the kernel.
-    pub settled_pps: f64,
-    /// Packets that the function dropped.
-    pub dropped_pps: f64,
-    /// Time in the function. `None` if the function processed no packet.
-    pub latency: Option<Latency>,
-    /// Time that devices worked on the function, in seconds per second.
-    pub busy: f64,
-}
 
 impl RecentReport {
     /// Computes the rates between two snapshots.

@@ -3,8 +3,6 @@
 use godwit_io::synthetic::ProbeReport;
 use serde::{Serialize, Serializer};
 
-pub use crate::observe::recent::{RecentFunction, RecentPort, RecentReport};
-
 /// Report of a run, which may still continue. Times are in nanoseconds unless stated otherwise.
 /// Sizes are in bytes of frames without FCS.
 #[derive(Clone, Debug, Default, Serialize)]
@@ -237,4 +235,59 @@ impl std::fmt::Display for Conservation {
             "received {received}{created} = sent {sent} + dropped {dropped}{merged} + in flight {in_flight}: {verdict}"
         )
     }
+}
+
+/// Rates and latencies of the last seconds. Rates are per second.
+#[derive(Clone, Debug, Default, Serialize)]
+pub struct RecentReport {
+    /// Length of the period, in seconds.
+    pub seconds: f64,
+    /// Packets that ports received.
+    pub received_pps: f64,
+    /// Packets that ports accepted for transmission.
+    pub sent_pps: f64,
+    /// Packets that were dropped.
+    pub dropped_pps: f64,
+    /// Time from arrival to departure of the packets that departed in the period. `None` if no
+    /// packet departed.
+    pub latency: Option<Latency>,
+    /// Share of the period in which each worker was busy, 0 to 1.
+    pub worker_busy: Vec<f64>,
+    /// Ports, in the order of the configuration.
+    pub ports: Vec<RecentPort>,
+    /// Functions, in the order of the configuration.
+    pub functions: Vec<RecentFunction>,
+    /// Average power of each device in watts, in the order of `power`. `None` if it is not
+    /// measured.
+    pub watts: Vec<Option<f64>>,
+}
+
+/// Rates of one port.
+#[derive(Clone, Debug, Default, Serialize)]
+pub struct RecentPort {
+    /// Packets received.
+    pub received_pps: f64,
+    /// Bits received.
+    pub received_bps: f64,
+    /// Packets sent.
+    pub sent_pps: f64,
+    /// Bits sent.
+    pub sent_bps: f64,
+}
+
+/// Rates and latencies of one packet function.
+#[derive(Clone, Debug, Default, Serialize)]
+pub struct RecentFunction {
+    /// Packets that the kernel processed.
+    pub pps: f64,
+    /// Bits of these packets.
+    pub bps: f64,
+    /// Packets that the host half completed without the kernel.
+    pub settled_pps: f64,
+    /// Packets that the function dropped.
+    pub dropped_pps: f64,
+    /// Time in the function. `None` if the function processed no packet.
+    pub latency: Option<Latency>,
+    /// Time that devices worked on the function, in seconds per second.
+    pub busy: f64,
 }
