@@ -125,13 +125,13 @@ impl Checked {
 
     /// Returns the reason why the program has ended.
     fn stopped(&mut self) -> Stopped {
-        let mut said = Vec::new();
+        let mut messages = Vec::new();
         if let Some(errors) = &mut self.child.stderr {
             // The bytes before an error are enough for the report.
-            let _ = errors.read_to_end(&mut said);
+            let _ = errors.read_to_end(&mut messages);
         }
         let status = self.child.wait();
-        match report::fault(&String::from_utf8_lossy(&said), self.file, self.text) {
+        match report::fault(&String::from_utf8_lossy(&messages), self.file, self.text) {
             Some(fault) => Stopped::Fault(fault),
             None => Stopped::Error(Error::Refused {
                 path: self.program.path(),

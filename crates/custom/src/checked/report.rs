@@ -2,10 +2,10 @@
 
 use super::Fault;
 
-/// Returns the problem that the messages `said` describe. `file` is the name of the user's file in
-/// them, and `text` is its content.
-pub(super) fn fault(said: &str, file: &str, text: &str) -> Option<Fault> {
-    let (frame, line, message) = said.lines().find_map(|line| {
+/// Returns the problem that `messages` describe. `file` is the name of the user's file in the
+/// messages, and `text` is the content of this file.
+pub(super) fn fault(messages: &str, file: &str, text: &str) -> Option<Fault> {
+    let (frame, line, message) = messages.lines().find_map(|line| {
         let mut parts = line.strip_prefix("godwit: ")?.splitn(3, ": ");
         Some((parts.next()?.parse().ok()?, parts.next()?, parts.next()?))
     })?;
@@ -13,11 +13,12 @@ pub(super) fn fault(said: &str, file: &str, text: &str) -> Option<Fault> {
         let line = line.parse().ok().filter(|line| (1..=text.lines().count()).contains(line));
         return Some(Fault { frame, line, message: message.to_owned() });
     };
-    let undefined = said.lines().find_map(|line| {
+    let undefined = messages.lines().find_map(|line| {
         let (place, problem) = line.split_once(": runtime error: ")?;
         Some((line_in(place, file), format!("the C code has no defined result here: {problem}")))
     });
-    let (line, message) = undefined.unwrap_or_else(|| (frame_line(said, file), access(said, is_in(said, tables))));
+    let (line, message) =
+        undefined.unwrap_or_else(|| (frame_line(messages, file), access(messages, is_in(messages, tables))));
     Some(Fault { frame, line, message })
 }
 
@@ -28,16 +29,16 @@ fn line_in(place: &str, file: &str) -> Option<usize> {
 }
 
 /// Returns the line of the innermost call in the user's file.
-fn frame_line(said: &str, file: &str) -> Option<usize> {
-    let calls = said.lines().map(str::trim).filter(|line| line.starts_with('#'));
+fn frame_line(messages: &str, file: &str) -> Option<usize> {
+    let calls = messages.lines().map(str::trim).filter(|line| line.starts_with('#'));
     calls.filter_map(|call| call.rsplit_once(' ')).find_map(|(_, place)| line_in(place, file))
 }
 
 /// Returns whether the address in a report of AddressSanitizer is in the range `range`, two
 /// hexadecimal numbers.
-fn is_in(said: &str, range: &str) -> bool {
+fn is_in(messages: &str, range: &str) -> bool {
     let hex = |text: &str| u64::from_str_radix(text, 16).ok();
-    let address = said
+    let address = messages
         .split_once(" address 0x")
         .and_then(|(_, rest)| hex(rest.split(|letter: char| !letter.is_ascii_hexdigit()).next()?));
     let bounds = range.split_once(' ').and_then(|(start, end)| Some(hex(start)?..hex(end)?));
@@ -46,9 +47,9 @@ fn is_in(said: &str, range: &str) -> bool {
 
 /// Returns the sentence for a report of AddressSanitizer. `in_tables` tells whether the address is
 /// in the memory of the tables, or near it.
-fn access(said: &str, in_tables: bool) -> String {
-    let action = match said {
-        said if said.contains("\nWRITE of size") || said.contains("caused by a WRITE") => "writes",
+fn access(messages: &str, in_tables: bool) -> String {
+    let action = match messages {
+        messages if messages.contains("\nWRITE of size") || messages.contains("caused by a WRITE") => "writes",
         _ => "reads",
     };
     if in_tables {
@@ -57,17 +58,17 @@ fn access(said: &str, in_tables: bool) -> String {
             _ => "the kernel reads outside its tables: check the index".to_owned(),
         };
     }
-    match said {
-        said if said.contains("use-after-poison") => format!(
+    match messages {
+        messages if messages.contains("use-after-poison") => format!(
             "the kernel {action} outside the frame, or bytes that `reads` and `writes` do not declare: check the length first"
         ),
-        said if said.contains("stack-buffer") || said.contains("stack-overflow") => {
+        messages if messages.contains("stack-buffer") || messages.contains("stack-overflow") => {
             format!("the kernel {action} outside a variable: check the index")
         }
-        said if said.contains("global-buffer-overflow") => {
+        messages if messages.contains("global-buffer-overflow") => {
             format!("the kernel {action} outside a constant table: check the index")
         }
-        said if said.contains("SEGV") => format!("the kernel {action} outside all memory: check the address"),
+        messages if messages.contains("SEGV") => format!("the kernel {action} outside all memory: check the address"),
         _ => format!("the kernel {action} memory that it must not access"),
     }
 }
@@ -79,7 +80,7 @@ mod tests {
     #[test]
     fn reports_name_the_frame_the_line_and_the_problem() {
         let text = "a\n".repeat(50);
-        let find = |said: &str| fault(said, "/tmp/my.c", &text);
+        let find = |messages: &str| fault(messages, "/tmp/my.c", &text);
         assert_eq!(find(""), None);
         let own = find("godwit: 7: 12: the packet takes too many steps: bound the loop\n").unwrap();
         assert_eq!((own.frame, own.line), (7, Some(12)));
