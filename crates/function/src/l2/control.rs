@@ -9,7 +9,6 @@
 //! most a quarter of the ageing time longer.
 
 use std::collections::HashMap;
-use std::ops::Range;
 use std::sync::atomic::Ordering;
 use std::sync::mpsc::Receiver;
 use std::sync::{Arc, PoisonError, RwLock, RwLockWriteGuard};
@@ -24,9 +23,6 @@ use super::{HOUSEKEEPING_INTERVAL, tables};
 use crate::tables::exact::{Waves, capacity_of};
 use crate::{Error, Running};
 
-/// Maximum gap between two changed words of the table, in bytes. Words with a smaller gap are
-/// copied to the devices in one transfer.
-const NEAR_BYTES: usize = 4096;
 /// Number of addresses that `learn_all` adds before it writes them to the kernel's table.
 const LEARNED_AT_ONCE: usize = 16_384;
 
@@ -229,24 +225,7 @@ impl Control {
     /// Returns an error if the copy to a device failed or a wait timed out. The next call continues
     /// at the same group of writes.
     pub(super) fn publish(&mut self, running: Option<&dyn Running>) -> Result<(), Error> {
-        loop {
-            let more = self.waves.len() > 1;
-            let Some(wave) = self.waves.front() else { return Ok(()) };
-            for (slot, word) in wave {
-                self.image.store_u64(tables::offset(*slot), *word);
-            }
-            if let Some(running) = running {
-                for range in ranges(wave.iter().map(|(slot, _)| tables::offset(*slot))) {
-                    running.image_changed(range)?;
-                }
-                if more {
-                    // All lookups that began before this group of writes must end before the next
-                    // group is written.
-                    running.quiesce()?;
-                }
-            }
-            self.waves.pop();
-        }
+        self.waves.publish(&self.image, tables::offset(0), running)
     }
 
     /// Learns addresses as [`super::L2::learn_all`] describes.
@@ -356,16 +335,4 @@ fn write(entries: &RwLock<Entries>) -> RwLockWriteGuard<'_, Entries> {
 /// configured limit.
 fn has_room(switch: &Switch, learned_at: &[u32], port: u8) -> bool {
     switch.port(port).is_some_and(|known| known.mac_limit.is_none_or(|limit| learned_at[usize::from(port)] < limit))
-}
-
-/// Returns byte ranges that cover the words at `offsets`. The offsets must be sorted.
-fn ranges(offsets: impl Iterator<Item = usize>) -> Vec<Range<usize>> {
-    let mut ranges: Vec<Range<usize>> = Vec::new();
-    for offset in offsets {
-        match ranges.last_mut() {
-            Some(last) if offset <= last.end + NEAR_BYTES => last.end = offset + 8,
-            _ => ranges.push(offset..offset + 8),
-        }
-    }
-    ranges
 }

@@ -6,9 +6,10 @@ use std::sync::Arc;
 use godwit_declare::Table;
 use godwit_packet::Image;
 
-use super::{BATCH, Content, Place, Plan, ranges, refusal};
+use super::{BATCH, Content, Place, Plan, refusal};
 use crate::declared::entry::{Change, Format, Key, Row};
 use crate::declared::rows::{Rows, Written};
+use crate::tables::ranges;
 use crate::{Error, Running};
 
 /// Marker for an entry without a row. The kernel calls this constant `GW_TABLE_NONE`.

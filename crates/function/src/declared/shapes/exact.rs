@@ -7,7 +7,7 @@ use std::sync::Arc;
 use godwit_declare::{FieldType, Packing, Table};
 use godwit_packet::Image;
 
-use super::{BATCH, Content, Place, Plan, ranges, refusal};
+use super::{BATCH, Content, Place, Plan, refusal};
 use crate::declared::entry::{Change, Key, Row};
 use crate::tables::exact::{BUCKET_SLOTS, Cuckoo, Geometry, Permutation, Waves, capacity_of, random};
 use crate::{Error, Running};
@@ -104,34 +104,12 @@ impl Exact {
         }
         Ok(())
     }
-
-    /// Writes the pending changes to the kernel's table in groups, and copies these changes to the
-    /// devices.
-    fn publish(&mut self, image: &Image, running: &dyn Running) -> Result<(), Error> {
-        loop {
-            let more = self.waves.len() > 1;
-            let Some(wave) = self.waves.front() else { return Ok(()) };
-            for (slot, word) in wave {
-                image.store_u64(self.offset + *slot as usize * 8, *word);
-            }
-            let offset = self.offset;
-            for range in ranges(wave.iter().map(|(slot, _)| offset + *slot as usize * 8), 8) {
-                running.image_changed(range)?;
-            }
-            if more {
-                // All lookups that began before this group of writes must end before the next group
-                // is written.
-                running.quiesce()?;
-            }
-            self.waves.pop();
-        }
-    }
 }
 
 impl Content for Exact {
     fn change(&mut self, image: &Arc<Image>, changes: &[Change], running: &dyn Running) -> Result<(), (usize, Error)> {
         // An earlier call may have failed to write its changes, so these changes are written first.
-        self.publish(image, running).map_err(|error| (0, error))?;
+        self.waves.publish(image, self.offset, Some(running)).map_err(|error| (0, error))?;
         for (batch, part) in changes.chunks(BATCH).enumerate() {
             let mut failed = None;
             for (index, change) in part.iter().enumerate() {
@@ -140,7 +118,7 @@ impl Content for Exact {
                     break;
                 }
             }
-            self.publish(image, running).map_err(|error| (batch * BATCH, error))?;
+            self.waves.publish(image, self.offset, Some(running)).map_err(|error| (batch * BATCH, error))?;
             failed.map_or(Ok(()), Err)?;
         }
         Ok(())

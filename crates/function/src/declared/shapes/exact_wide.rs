@@ -8,9 +8,10 @@ use godwit_declare::Table;
 use godwit_packet::Image;
 
 use super::exact::Index;
-use super::{BATCH, Content, Place, Plan, ranges, refusal};
+use super::{BATCH, Content, Place, Plan, refusal};
 use crate::declared::entry::{Change, Format, Key, Row};
 use crate::tables::exact::{BUCKET_SLOTS, Cuckoo, Geometry, LongHash, TAG_BITS, Waves, capacity_of, random};
+use crate::tables::ranges;
 use crate::{Error, Running};
 
 const BUCKET_BITS_MIN: u32 = 8;
@@ -168,31 +169,11 @@ impl ExactWide {
         };
         Ok(())
     }
-
-    /// Writes the pending changes to the kernel's table in groups, and copies these changes to the
-    /// devices.
-    fn publish(&mut self, image: &Image, running: &dyn Running) -> Result<(), Error> {
-        loop {
-            let more = self.waves.len() > 1;
-            let Some(wave) = self.waves.front() else { return Ok(()) };
-            for (slot, word) in wave {
-                image.store_u64(self.offset + *slot as usize * 8, *word);
-            }
-            let offset = self.offset;
-            for range in ranges(wave.iter().map(|(slot, _)| offset + *slot as usize * 8), 8) {
-                running.image_changed(range)?;
-            }
-            if more {
-                running.quiesce()?;
-            }
-            self.waves.pop();
-        }
-    }
 }
 
 impl Content for ExactWide {
     fn change(&mut self, image: &Arc<Image>, changes: &[Change], running: &dyn Running) -> Result<(), (usize, Error)> {
-        self.publish(image, running).map_err(|error| (0, error))?;
+        self.waves.publish(image, self.offset, Some(running)).map_err(|error| (0, error))?;
         for (batch, part) in changes.chunks(BATCH).enumerate() {
             let done = batch * BATCH;
             let records = self.write_records(image, part, running).map_err(|error| (done, error))?;
@@ -210,7 +191,7 @@ impl Content for ExactWide {
                     }
                 }
             }
-            self.publish(image, running).map_err(|error| (done, error))?;
+            self.waves.publish(image, self.offset, Some(running)).map_err(|error| (done, error))?;
             failed.map_or(Ok(()), Err)?;
         }
         Ok(())

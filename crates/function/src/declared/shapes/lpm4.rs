@@ -6,11 +6,12 @@ use std::sync::Arc;
 use godwit_declare::Table as Declared;
 use godwit_packet::Image;
 
-use super::{BATCH, Content, Place, Plan, ranges, refusal};
+use super::{BATCH, Content, Place, Plan, refusal};
 use crate::declared::entry::{Change, Format, Key, Row};
 use crate::declared::rows::{Rows, Written};
 use crate::routing::Unchanged;
 use crate::tables::lpm4::{Built, Layout, NARROW, Route, TBL24_ENTRIES, Table, WIDE, check_count};
+use crate::tables::ranges;
 use crate::{Error, Running};
 
 /// Number of spare groups for changes. A group holds one entry for each address of a /24 block.

@@ -92,20 +92,3 @@ impl Running for Idle {
 
 /// Number of changes that are applied together.
 const BATCH: usize = 4096;
-
-/// Maximum gap between two changed words of the tables, in bytes. Words with a smaller gap are
-/// copied to the devices in one transfer.
-const NEAR_BYTES: usize = 4096;
-
-/// Returns byte ranges that cover the words at `offsets`. Each word has `bytes` bytes, and the
-/// offsets are sorted.
-fn ranges(offsets: impl Iterator<Item = usize>, bytes: usize) -> Vec<std::ops::Range<usize>> {
-    let mut ranges: Vec<std::ops::Range<usize>> = Vec::new();
-    for offset in offsets {
-        match ranges.last_mut() {
-            Some(last) if offset <= last.end + NEAR_BYTES => last.end = last.end.max(offset + bytes),
-            _ => ranges.push(offset..offset + bytes),
-        }
-    }
-    ranges
-}

@@ -7,6 +7,11 @@
 
 use std::collections::{HashMap, VecDeque};
 
+use godwit_packet::Image;
+
+use crate::tables::ranges;
+use crate::{Error, Running};
+
 /// Slot of the table, and the word to write there.
 pub(crate) type Write = (u32, u64);
 
@@ -50,16 +55,39 @@ impl Waves {
         self.last.insert(slot, wave);
     }
 
+    /// Writes the pending groups to the table at `offset` of the image, and copies them to the
+    /// devices. Without an engine, no lookup runs, so the groups need no waits between them.
+    ///
+    /// # Errors
+    /// Returns an error if the copy to a device failed or a wait timed out. The next call continues
+    /// at the same group.
+    pub(crate) fn publish(&mut self, image: &Image, offset: usize, running: Option<&dyn Running>) -> Result<(), Error> {
+        let at = |(slot, _): &Write| offset + *slot as usize * 8;
+        loop {
+            let more = self.waves.len() > 1;
+            let Some(wave) = self.front() else { return Ok(()) };
+            for write in wave {
+                image.store_u64(at(write), write.1);
+            }
+            if let Some(running) = running {
+                for range in ranges(wave.iter().map(at), 8) {
+                    running.image_changed(range)?;
+                }
+                if more {
+                    // All lookups that began before this group of writes must end before the next
+                    // group is written.
+                    running.quiesce()?;
+                }
+            }
+            self.pop();
+        }
+    }
+
     /// Returns the writes of the first pending group, sorted by slot.
     pub(crate) fn front(&mut self) -> Option<&[Write]> {
         let wave = self.waves.front_mut()?;
         wave.sort_unstable_by_key(|(slot, _)| *slot);
         Some(wave)
-    }
-
-    /// Returns the number of pending groups.
-    pub(crate) fn len(&self) -> usize {
-        self.waves.len()
     }
 
     /// Removes the first group after its words were written.
