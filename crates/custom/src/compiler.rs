@@ -211,7 +211,7 @@ impl Compiler {
         let arguments = [FLAGS, flags, &["-x", "c", "-", "-o", LIBRARY]].concat();
         self.run(path, custom, folder.path(), &arguments, text)?;
         let object = std::fs::read(&output).map_err(file_error)?;
-        inspect::inspect(&object).map_err(|message| refused(path, message))?;
+        inspect::inspect(&object).map_err(|reason| refused(path, reason.to_string()))?;
         Ok(object)
     }
 }

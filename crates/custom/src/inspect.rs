@@ -8,42 +8,80 @@ use object::{Endianness, Object, ObjectSection, ObjectSymbol};
 /// Names of sections whose code runs when a library is loaded or unloaded.
 const RUNNING: &[&str] = &[".init_array", ".fini_array", ".preinit_array", ".ctors", ".dtors", ".init", ".fini"];
 
+/// Reason why a library is not loaded.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum Unsafe {
+    /// The file is no library, or is damaged.
+    #[error("the library is not valid: {0}")]
+    Invalid(#[from] object::Error),
+    /// A symbol must come from another library.
+    #[error("the library needs `{0}`: a kernel calls no other library")]
+    Undefined(String),
+    /// A symbol has a resolver.
+    #[error("the library chooses a function when it is loaded (IFUNC)")]
+    Indirect,
+    /// A section has code of this kind.
+    #[error("the library has a section `{0}`: code would run when it is loaded")]
+    Running(String),
+    /// Memory is writable and executable.
+    #[error("the library has memory that is writable and executable")]
+    WritableCode,
+    /// The stack is executable.
+    #[error("the library needs an executable stack")]
+    ExecutableStack,
+    /// The file has an interpreter.
+    #[error("the library is a program")]
+    Program,
+    /// The library has thread-local variables.
+    #[error("the library has variables of a thread")]
+    ThreadLocal,
+    /// The library names another one.
+    #[error("the library needs another library")]
+    Needed,
+    /// Code has relocations.
+    #[error("the library changes its code when it is loaded")]
+    TextRelocation,
+    /// The library has an initializer.
+    #[error("the library runs code when it is loaded")]
+    Initializer,
+}
+
 /// Checks that a library contains nothing that a kernel must not contain. `bytes` is the content of
 /// the library file.
 ///
 /// # Errors
 /// Returns the first problem, in one sentence.
-pub(crate) fn inspect(bytes: &[u8]) -> Result<(), String> {
-    let file = ElfFile64::<Endianness>::parse(bytes).map_err(|error| format!("the library is not valid: {error}"))?;
+pub(crate) fn inspect(bytes: &[u8]) -> Result<(), Unsafe> {
+    let file = ElfFile64::<Endianness>::parse(bytes)?;
     if let Some(symbol) =
         file.dynamic_symbols().find(|symbol| symbol.is_undefined() && !symbol.name().unwrap_or("").is_empty())
     {
-        return Err(format!("the library needs `{}`: a kernel calls no other library", symbol.name().unwrap_or("?")));
+        return Err(Unsafe::Undefined(symbol.name().unwrap_or("?").to_owned()));
     }
     let is_indirect = |kind: u8| kind == elf::STT_GNU_IFUNC;
     for symbol in file.dynamic_symbols().chain(file.symbols()) {
         if is_indirect(symbol.elf_symbol().st_type()) {
-            return Err("the library chooses a function when it is loaded (IFUNC)".to_owned());
+            return Err(Unsafe::Indirect);
         }
     }
     for section in file.sections() {
         let name = section.name().unwrap_or("");
         if RUNNING.contains(&name) && section.size() > 0 {
-            return Err(format!("the library has a section `{name}`: code would run when it is loaded"));
+            return Err(Unsafe::Running(name.to_owned()));
         }
     }
     let endian = file.endian();
-    let headers = file.elf_header().program_headers(endian, bytes).map_err(|error| error.to_string())?;
+    let headers = file.elf_header().program_headers(endian, bytes)?;
     for header in headers {
         let flags = header.p_flags(endian);
         let (writable, executable) = (flags & elf::PF_W != 0, flags & elf::PF_X != 0);
         match header.p_type(endian) {
             elf::PT_LOAD if writable && executable => {
-                return Err("the library has memory that is writable and executable".to_owned());
+                return Err(Unsafe::WritableCode);
             }
-            elf::PT_GNU_STACK if executable => return Err("the library needs an executable stack".to_owned()),
-            elf::PT_INTERP => return Err("the library is a program".to_owned()),
-            elf::PT_TLS => return Err("the library has variables of a thread".to_owned()),
+            elf::PT_GNU_STACK if executable => return Err(Unsafe::ExecutableStack),
+            elf::PT_INTERP => return Err(Unsafe::Program),
+            elf::PT_TLS => return Err(Unsafe::ThreadLocal),
             _ => {}
         }
     }
@@ -52,17 +90,17 @@ pub(crate) fn inspect(bytes: &[u8]) -> Result<(), String> {
 
 /// Checks the dynamic section of the library. The library must not load other libraries, and must
 /// not contain relocations in code.
-fn needs_nothing(file: &ElfFile64<'_, Endianness>, bytes: &[u8]) -> Result<(), String> {
+fn needs_nothing(file: &ElfFile64<'_, Endianness>, bytes: &[u8]) -> Result<(), Unsafe> {
     let endian = file.endian();
-    let headers = file.elf_header().program_headers(endian, bytes).map_err(|error| error.to_string())?;
+    let headers = file.elf_header().program_headers(endian, bytes)?;
     for header in headers {
-        let Some(entries) = header.dynamic(endian, bytes).map_err(|error| error.to_string())? else { continue };
+        let Some(entries) = header.dynamic(endian, bytes)? else { continue };
         for entry in entries {
             use object::read::elf::Dyn;
             match entry.d_tag(endian).into_u64() as i64 {
-                elf::DT_NEEDED => return Err("the library needs another library".to_owned()),
-                elf::DT_TEXTREL => return Err("the library changes its code when it is loaded".to_owned()),
-                elf::DT_INIT | elf::DT_FINI => return Err("the library runs code when it is loaded".to_owned()),
+                elf::DT_NEEDED => return Err(Unsafe::Needed),
+                elf::DT_TEXTREL => return Err(Unsafe::TextRelocation),
+                elf::DT_INIT | elf::DT_FINI => return Err(Unsafe::Initializer),
                 _ => {}
             }
         }
@@ -116,7 +154,7 @@ mod tests {
 
     #[test]
     fn a_plain_library_is_accepted() {
-        assert_eq!(inspect(&library("int f(int a) { return a + 1; }", &[])), Ok(()));
+        inspect(&library("int f(int a) { return a + 1; }", &[])).unwrap();
     }
 
     #[test]
@@ -132,9 +170,9 @@ mod tests {
             ("int f(void) { return 1; }", &["-Wl,-z,execstack"], "executable stack"),
             ("__thread int a; int f(void) { return a; }", &["-ftls-model=initial-exec"], "thread"),
         ] {
-            let message = inspect(&library(text, flags)).unwrap_err();
+            let message = inspect(&library(text, flags)).unwrap_err().to_string();
             assert!(message.contains(part), "{text}: {message}");
         }
-        assert!(inspect(b"#!/bin/sh\n").unwrap_err().contains("not valid"));
+        assert!(matches!(inspect(b"#!/bin/sh\n"), Err(Unsafe::Invalid(_))));
     }
 }

@@ -1,4 +1,6 @@
-//! Error in the declaration of a packet function.
+//! Errors in the declaration of a packet function, and in the text of values.
+
+use crate::head::NAME_BYTES_MAX;
 
 /// Problem in the declaration of a packet function, described for its author.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -8,6 +10,80 @@ pub struct Error {
     pub line: usize,
     /// Problem and remedy, in one sentence.
     pub message: String,
+}
+
+impl Error {
+    /// Returns the error `error` with its line.
+    pub(crate) fn at(line: usize, error: impl std::fmt::Display) -> Self {
+        Self { line, message: error.to_string() }
+    }
+}
+
+/// Name that is not allowed in a declaration.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub(crate) enum NameError {
+    /// The name is no identifier.
+    #[error("`{}` is not a valid name of a {what}: use at most {NAME_BYTES_MAX} letters a-z, digits and `_`, beginning with a letter", name.escape_debug())]
+    Invalid { name: String, what: String },
+    /// The name has a meaning in the language of a kernel.
+    #[error("`{name}` is a reserved word of C, C++ or OpenCL: choose another name for this {what}")]
+    Reserved { name: String, what: String },
+}
+
+/// Type of a field that is not allowed.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub(crate) enum TypeError {
+    /// The length of an array is missing or zero.
+    #[error("`{0}`: the length of an array is a number above 0")]
+    Length(String),
+    /// No type has this name.
+    #[error("unknown type `{}`: {remedy}", name.escape_debug())]
+    Unknown { name: String, remedy: String },
+}
+
+/// Struct that needs padding.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub(crate) enum PaddingError {
+    /// The padding is before a field.
+    #[error("structs.{record}: {bytes} bytes before `{field}` are unused: add a field for them")]
+    Before { record: String, bytes: usize, field: String },
+    /// The padding is at the end.
+    #[error("structs.{record}: the last {bytes} bytes are unused: add a field")]
+    AtEnd { record: String, bytes: usize },
+}
+
+/// Error in the text of a value.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum ValueError {
+    /// The text does not have the form of its type.
+    #[error("`{}` is not {form}", text.escape_debug())]
+    Form {
+        /// Text of the value.
+        text: String,
+        /// Description of the valid form.
+        form: String,
+    },
+    /// The address of a prefix has bits beyond the length.
+    #[error("`{}` has bits beyond the length of its prefix", .0.escape_debug())]
+    BeyondLength(String),
+    /// A number is outside of the declared range.
+    #[error("{text} is not between {smallest} and {largest}")]
+    Range {
+        /// Text of the value.
+        text: String,
+        /// Smallest valid number.
+        smallest: u64,
+        /// Largest valid number.
+        largest: u64,
+    },
+    /// A list has too many values.
+    #[error("the list has {length} values, and at most {max} are possible")]
+    TooMany {
+        /// Number of values.
+        length: usize,
+        /// Largest possible number of values.
+        max: u32,
+    },
 }
 
 /// Returns the end of an error message about an unknown name. It suggests the most similar of the

@@ -1,13 +1,14 @@
 //! Finds the declaration of a packet function in a C file.
 
 use crate::Error;
+use crate::error::NameError;
 
 /// Text with which a declaration begins.
 const BEGIN: &str = "/* godwit function ";
 /// Text with which a C comment and the declaration in it end.
 const END: &str = "*/";
 /// Maximum length of a function's name, in bytes.
-const NAME_BYTES_MAX: usize = 32;
+pub(crate) const NAME_BYTES_MAX: usize = 32;
 
 /// A declaration as text, before its TOML is parsed.
 #[derive(Debug, PartialEq, Eq)]
@@ -32,7 +33,7 @@ pub(crate) fn find(text: &str) -> Result<Head<'_>, Error> {
     let rest = &text[start + BEGIN.len()..];
     let (first, body) = rest.split_once('\n').ok_or_else(missing)?;
     let name = first.trim();
-    check_name(name, "function").map_err(|message| Error { line, message })?;
+    check_name(name, "function").map_err(|error| Error::at(line, error))?;
     let Some((toml, _)) = body.split_once(END) else {
         return Err(Error { line, message: "the declaration has no end: `*/` is missing".to_owned() });
     };
@@ -45,25 +46,22 @@ pub(crate) fn lines_before(text: &str, offset: usize) -> usize {
 }
 
 /// Checks that a name is a valid identifier in C, Rust and TOML.
-pub(crate) fn check_name(name: &str, what: &str) -> Result<(), String> {
+pub(crate) fn check_name(name: &str, what: &str) -> Result<(), NameError> {
     let valid = name.starts_with(|letter: char| letter.is_ascii_lowercase())
         && name.bytes().all(|byte| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'_')
         && name.len() <= NAME_BYTES_MAX;
     if !valid {
-        return Err(format!(
-            "`{}` is not a valid name of a {what}: use at most {NAME_BYTES_MAX} letters a-z, digits and `_`, beginning with a letter",
-            name.escape_debug()
-        ));
+        return Err(NameError::Invalid { name: name.to_owned(), what: what.to_owned() });
     }
     Ok(())
 }
 
 /// Checks that a name is valid as a member of a C struct. A member has no prefix, so its name must
 /// not be a reserved word.
-pub(crate) fn check_field_name(name: &str, what: &str) -> Result<(), String> {
+pub(crate) fn check_field_name(name: &str, what: &str) -> Result<(), NameError> {
     check_name(name, what)?;
     match RESERVED.contains(&name) {
-        true => Err(format!("`{name}` is a reserved word of C, C++ or OpenCL: choose another name for this {what}")),
+        true => Err(NameError::Reserved { name: name.to_owned(), what: what.to_owned() }),
         false => Ok(()),
     }
 }
@@ -171,6 +169,6 @@ mod tests {
             assert!(error.message.contains(part), "{error}");
         }
         assert_eq!(check_name("half", "verdict"), Ok(()));
-        assert!(check_field_name("half", "field").unwrap_err().contains("reserved"));
+        assert!(matches!(check_field_name("half", "field"), Err(NameError::Reserved { .. })));
     }
 }

@@ -2,6 +2,7 @@
 //! rules of C compilers.
 
 use crate::declaration::{Declaration, Flows, Param, ParamShape, Record};
+use crate::error::PaddingError;
 use crate::types::{Field, FieldType, Scalar};
 use crate::words::KeyWords;
 
@@ -21,25 +22,20 @@ impl RecordLayout {
     ///
     /// # Errors
     /// Returns an error if the struct needs padding, because the bytes of padding are undefined.
-    pub(crate) fn of(record: &Record, records: &[Record]) -> Result<Self, String> {
+    pub(crate) fn of(record: &Record, records: &[Record]) -> Result<Self, PaddingError> {
         let layout = Self::with(&record.fields, records);
+        let name = || record.name.clone();
         let mut end = 0;
         for (field, offset) in record.fields.iter().zip(&layout.offsets) {
             if *offset != end {
-                return Err(format!(
-                    "structs.{}: {} bytes before `{}` are unused: add a field for them",
-                    record.name,
-                    offset - end,
-                    field.name
-                ));
+                let bytes = offset - end;
+                return Err(PaddingError::Before { record: name(), bytes, field: field.name.clone() });
             }
             end = offset + size(&field.kind, records).0;
         }
         match layout.bytes == end {
             true => Ok(layout),
-            false => {
-                Err(format!("structs.{}: the last {} bytes are unused: add a field", record.name, layout.bytes - end))
-            }
+            false => Err(PaddingError::AtEnd { record: name(), bytes: layout.bytes - end }),
         }
     }
 

@@ -40,6 +40,6 @@ pub use declaration::{
     Column, Command, CommandArgument, Constant, CounterDeclaration, Declaration, DropDeclaration, Extent, FlowLimit,
     Flows, Form, HostUse, Param, ParamShape, Record, Resource, Shape, Table, TestDeclaration, VerdictDeclaration,
 };
-pub use error::Error;
+pub use error::{Error, ValueError};
 pub use layout::{FlowLayout, ImageLayout, Packing, ParamLayout, RecordLayout};
 pub use types::{Field, FieldType, Scalar};

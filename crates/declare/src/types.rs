@@ -1,6 +1,6 @@
 //! Types of fields, keys, rows and parameters.
 
-use crate::error::suggest;
+use crate::error::{TypeError, suggest};
 
 /// Type of a value of at most 16 bytes. A value is stored as one number, or as two numbers for an
 /// IPv6 address.
@@ -113,12 +113,12 @@ pub enum FieldType {
 impl FieldType {
     /// Parses a type such as `u32`, `u64[4]`, or `slot[7]` for a struct called `slot`. `records`
     /// contains the names of the structs that are declared earlier.
-    pub(crate) fn parse(text: &str, records: &[String]) -> Result<Self, String> {
+    pub(crate) fn parse(text: &str, records: &[String]) -> Result<Self, TypeError> {
         let (name, count) = match text.split_once('[') {
             None => (text, None),
             Some((name, rest)) => {
                 let count = rest.strip_suffix(']').and_then(|count| count.parse().ok()).filter(|&count| count > 0);
-                (name, Some(count.ok_or_else(|| format!("`{text}`: the length of an array is a number above 0"))?))
+                (name, Some(count.ok_or_else(|| TypeError::Length(text.to_owned()))?))
             }
         };
         match (Scalar::parse(name), count) {
@@ -131,7 +131,7 @@ impl FieldType {
             (None, _) => {
                 let known = ["u8", "u16", "u32", "u64", "be16", "be32", "be64", "ipv4", "ipv6", "mac", "port", "bool"];
                 let known: Vec<&str> = known.into_iter().chain(records.iter().map(String::as_str)).collect();
-                Err(format!("unknown type `{}`: {}", name.escape_debug(), suggest(name, &known)))
+                Err(TypeError::Unknown { name: name.to_owned(), remedy: suggest(name, &known) })
             }
         }
     }
@@ -171,7 +171,7 @@ mod tests {
     fn unknown_types_are_refused_with_a_suggestion() {
         for (text, part) in [("u65", "u64"), ("u08", "u8"), ("be23", "be32"), ("u8[0]", "above 0"), ("float", "known")]
         {
-            let message = FieldType::parse(text, &[]).unwrap_err();
+            let message = FieldType::parse(text, &[]).unwrap_err().to_string();
             assert!(message.contains(part), "{text}: {message}");
         }
     }

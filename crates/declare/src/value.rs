@@ -3,6 +3,7 @@
 use std::net::{Ipv4Addr, Ipv6Addr};
 
 use crate::declaration::{Param, ParamShape};
+use crate::error::ValueError;
 use crate::types::Scalar;
 
 /// A stored value. It is one number, or two numbers for an IPv6 address.
@@ -12,9 +13,9 @@ pub type Words = [u64; 2];
 ///
 /// # Errors
 /// Returns one sentence that names the valid form.
-pub fn parse(scalar: Scalar, text: &str, ports: Option<&[String]>) -> Result<Words, String> {
+pub fn parse(scalar: Scalar, text: &str, ports: Option<&[String]>) -> Result<Words, ValueError> {
     let text = text.trim();
-    let refuse = |form: &str| Err(format!("`{}` is not {form}", text.escape_debug()));
+    let refuse = |form: &str| Err(form_error(text, form));
     let number = match scalar {
         Scalar::Unsigned(bits) => match unsigned(text).or_else(|| dotted(text, bits)) {
             Some(number) if bits == 64 || number >> bits == 0 => number,
@@ -72,15 +73,15 @@ pub fn format(scalar: Scalar, words: Words, ports: &[String]) -> String {
 ///
 /// # Errors
 /// Returns one sentence that names the valid form.
-pub fn prefix4(text: &str) -> Result<(u32, u32), String> {
-    let refuse = || format!("`{}` is not an IPv4 prefix such as 192.0.2.0/24", text.escape_debug());
+pub fn prefix4(text: &str) -> Result<(u32, u32), ValueError> {
+    let refuse = || form_error(text, "an IPv4 prefix such as 192.0.2.0/24");
     let (address, length) = text.trim().split_once('/').unwrap_or((text.trim(), "32"));
     let address: Ipv4Addr = address.parse().map_err(|_| refuse())?;
     let length: u32 = length.parse().ok().filter(|length| *length <= 32).ok_or_else(refuse)?;
     let address = u32::from(address);
     match address.checked_shl(length).unwrap_or(0) {
         0 => Ok((address, length)),
-        _ => Err(format!("`{}` has bits beyond the length of its prefix", text.escape_debug())),
+        _ => Err(ValueError::BeyondLength(text.to_owned())),
     }
 }
 
@@ -88,15 +89,15 @@ pub fn prefix4(text: &str) -> Result<(u32, u32), String> {
 ///
 /// # Errors
 /// Returns one sentence that names the valid form.
-pub fn prefix6(text: &str) -> Result<(u128, u32), String> {
-    let refuse = || format!("`{}` is not an IPv6 prefix such as 2001:db8::/32", text.escape_debug());
+pub fn prefix6(text: &str) -> Result<(u128, u32), ValueError> {
+    let refuse = || form_error(text, "an IPv6 prefix such as 2001:db8::/32");
     let (address, length) = text.trim().split_once('/').unwrap_or((text.trim(), "128"));
     let address: Ipv6Addr = address.parse().map_err(|_| refuse())?;
     let length: u32 = length.parse().ok().filter(|length| *length <= 128).ok_or_else(refuse)?;
     let address = u128::from(address);
     match address.checked_shl(length).unwrap_or(0) {
         0 => Ok((address, length)),
-        _ => Err(format!("`{}` has bits beyond the length of its prefix", text.escape_debug())),
+        _ => Err(ValueError::BeyondLength(text.to_owned())),
     }
 }
 
@@ -104,13 +105,13 @@ pub fn prefix6(text: &str) -> Result<(u128, u32), String> {
 ///
 /// # Errors
 /// Returns one sentence that names the problem and the valid values.
-pub fn check_param(param: &Param, text: &str, ports: Option<&[String]>) -> Result<Vec<Words>, String> {
+pub fn check_param(param: &Param, text: &str, ports: Option<&[String]>) -> Result<Vec<Words>, ValueError> {
     match param.shape {
         ParamShape::Scalar(scalar) => {
             let words = parse(scalar, text, ports)?;
             match param.range {
                 Some((smallest, largest)) if !(smallest..=largest).contains(&words[0]) => {
-                    Err(format!("{text} is not between {smallest} and {largest}"))
+                    Err(ValueError::Range { text: text.to_owned(), smallest, largest })
                 }
                 _ => Ok(vec![words]),
             }
@@ -130,11 +131,15 @@ pub fn check_param(param: &Param, text: &str, ports: Option<&[String]>) -> Resul
             let texts = text.split(',').map(str::trim).filter(|text| !text.is_empty());
             let words: Vec<Words> = texts.map(|text| parse(scalar, text, ports)).collect::<Result<_, _>>()?;
             match words.len() > max as usize {
-                true => Err(format!("the list has {} values, and at most {max} are possible", words.len())),
+                true => Err(ValueError::TooMany { length: words.len(), max }),
                 false => Ok(words),
             }
         }
     }
+}
+
+fn form_error(text: &str, form: &str) -> ValueError {
+    ValueError::Form { text: text.to_owned(), form: form.to_owned() }
 }
 
 fn unsigned(text: &str) -> Option<u64> {
@@ -197,7 +202,7 @@ mod tests {
             (Scalar::Bool, "yes", "true or false"),
         ] {
             let ports = ["lan".to_owned(), "wan".to_owned()];
-            let message = parse(scalar, text, Some(&ports)).unwrap_err();
+            let message = parse(scalar, text, Some(&ports)).unwrap_err().to_string();
             assert!(message.contains(part), "{text}: {message}");
         }
     }
@@ -207,9 +212,9 @@ mod tests {
         assert_eq!(prefix4("10.0.0.0/8"), Ok((10 << 24, 8)));
         assert_eq!(prefix4("0.0.0.0/0"), Ok((0, 0)));
         assert_eq!(prefix4("10.0.0.1"), Ok(((10 << 24) + 1, 32)));
-        assert!(prefix4("10.0.0.1/8").unwrap_err().contains("beyond"));
-        assert!(prefix4("10.0.0.0/33").unwrap_err().contains("IPv4 prefix"));
+        assert!(matches!(prefix4("10.0.0.1/8"), Err(ValueError::BeyondLength(_))));
+        assert!(matches!(prefix4("10.0.0.0/33"), Err(ValueError::Form { .. })));
         assert_eq!(prefix6("2001:db8::/32"), Ok((0x2001_0db8 << 96, 32)));
-        assert!(prefix6("2001:db8::1/32").unwrap_err().contains("beyond"));
+        assert!(matches!(prefix6("2001:db8::1/32"), Err(ValueError::BeyondLength(_))));
     }
 }

@@ -21,9 +21,9 @@ fn main() {
     }
 }
 
-fn run(arguments: &[String]) -> Result<(), String> {
+fn run(arguments: &[String]) -> Result<(), Box<dyn std::error::Error>> {
     let [rules, capture, options @ ..] = arguments else {
-        return Err("usage: replay RULES CAPTURE [NAME=VALUE]...".to_owned());
+        return Err("usage: replay RULES CAPTURE [NAME=VALUE]...".into());
     };
     let mut settings = Settings::default();
     for option in options {
@@ -32,7 +32,7 @@ fn run(arguments: &[String]) -> Result<(), String> {
             eprintln!("ignored: {error}");
         }
     }
-    let set = RuleSet::load(&[rules], &settings.variables, false).map_err(|error| error.to_string())?;
+    let set = RuleSet::load(&[rules], &settings.variables, false)?;
     for rule in &set.unsupported {
         eprintln!("unsupported: {rule}");
     }
@@ -49,7 +49,7 @@ fn run(arguments: &[String]) -> Result<(), String> {
     inspector.finish();
     let stats = inspector.stats();
     stats_record(&stats, 0, inspector.records());
-    std::io::stdout().write_all(inspector.records()).map_err(|error| error.to_string())
+    Ok(std::io::stdout().write_all(inspector.records())?)
 }
 
 /// Returns the link type, the time in microseconds and the bytes of each frame of a capture file.

@@ -15,7 +15,7 @@ pub(super) fn read(root: &mut Section<'_>) -> Result<(Option<String>, Vec<Comman
     let mut commands = Vec::new();
     for entry in section.entries() {
         let (name, line) = (entry.name.clone(), entry.line);
-        check_name(&name, "command").map_err(|message| Error { line, message })?;
+        check_name(&name, "command").map_err(|error| Error::at(line, error))?;
         let path = format!("commands.{name}");
         commands.push(command(name, section.section_of(entry, path)?)?);
     }
@@ -86,7 +86,7 @@ fn argument(text: &str, line: usize) -> Result<CommandArgument, Error> {
             return Err(refuse(format!("option `{name}`: unknown kind `{other}`: {hint}")));
         }
     };
-    check_name(name, "option").map_err(refuse)?;
+    check_name(name, "option").map_err(|error| Error::at(line, error))?;
     Ok(CommandArgument {
         name: name.to_owned(),
         text: meaning.trim().to_owned(),

@@ -13,7 +13,7 @@ pub(super) fn records(root: &mut Section<'_>) -> Result<Vec<Record>, Error> {
     let mut records: Vec<Record> = Vec::new();
     for (name, mut section) in root.sections("structs")? {
         let line = section.line();
-        check_name(&name, "struct").map_err(|message| Error { line, message })?;
+        check_name(&name, "struct").map_err(|error| Error::at(line, error))?;
         let text = section.require_text("text")?;
         let known: Vec<String> = records.iter().map(|record| record.name.clone()).collect();
         let fields = fields(&mut section, "fields", &known)?;
@@ -34,11 +34,11 @@ pub(super) fn fields(section: &mut Section<'_>, key: &'static str, records: &[St
     let mut fields = Vec::new();
     for entry in section.entries() {
         let (name, line) = (entry.name.clone(), entry.line);
-        let refuse = |message: String| Error { line, message: format!("field `{name}`: {message}") };
-        check_field_name(&name, "field").map_err(|message| Error { line, message })?;
+        check_field_name(&name, "field").map_err(|error| Error::at(line, error))?;
         let text = entry.text(&name)?;
         let (kind, meaning) = text.split_once(':').unwrap_or((&text, ""));
-        let kind = FieldType::parse(kind.trim(), records).map_err(refuse)?;
+        let kind = FieldType::parse(kind.trim(), records)
+            .map_err(|error| Error::at(line, format!("field `{name}`: {error}")))?;
         fields.push(Field { name, kind, text: meaning.trim().to_owned() });
     }
     Ok(fields)

@@ -140,7 +140,7 @@ fn variants(root: &mut Section<'_>, name: &str) -> Result<Vec<String>, Error> {
         return refuse(format!("`variants` must have 1 to {NUMBERS_MAX} names"));
     }
     for (index, variant) in variants.iter().enumerate() {
-        head::check_name(variant, "variant").map_err(|message| Error { line, message })?;
+        head::check_name(variant, "variant").map_err(|error| Error::at(line, error))?;
         if variants[..index].contains(variant) {
             return refuse(format!("two variants are named `{variant}`"));
         }
@@ -165,7 +165,7 @@ fn constants(root: &mut Section<'_>) -> Result<Vec<Constant>, Error> {
         if !["u8", "u16", "u32", "u64", "usize"].contains(&kind) {
             return Err(refuse());
         }
-        head::check_name(&name, "constant").map_err(|message| Error { line, message })?;
+        head::check_name(&name, "constant").map_err(|error| Error::at(line, error))?;
         let value = number.map_err(|_| refuse())?;
         constants.push(Constant { name, kind: kind.to_owned(), value, text: meaning.trim().to_owned() });
     }
@@ -213,7 +213,7 @@ fn check(declaration: &Declaration) -> Result<(), Error> {
     state::check(declaration)?;
     // A struct with unused bytes has no valid layout, so this call returns an error.
     for record in &declaration.records {
-        RecordLayout::of(record, &declaration.records).map_err(|message| Error { line: declaration.line, message })?;
+        RecordLayout::of(record, &declaration.records).map_err(|error| Error::at(declaration.line, error))?;
     }
     Ok(())
 }

@@ -16,7 +16,7 @@ pub(super) fn verdicts(root: &mut Section<'_>) -> Result<Vec<VerdictDeclaration>
     let mut verdicts = Vec::new();
     for entry in section.entries() {
         let (name, line) = (entry.name.clone(), entry.line);
-        check_name(&name, "verdict").map_err(|message| Error { line, message })?;
+        check_name(&name, "verdict").map_err(|error| Error::at(line, error))?;
         let path = format!("verdicts.{name}");
         if !entry.is_table() {
             let text = sentence(entry.text(&path)?, line)?;
@@ -39,7 +39,7 @@ pub(super) fn drops(root: &mut Section<'_>) -> Result<Vec<DropDeclaration>, Erro
     let mut drops = Vec::new();
     for entry in section.entries() {
         let (name, line) = (entry.name.clone(), entry.line);
-        check_name(&name, "drop reason").map_err(|message| Error { line, message })?;
+        check_name(&name, "drop reason").map_err(|error| Error::at(line, error))?;
         let text = sentence(entry.text(&format!("drops.{name}"))?, line)?;
         drops.push(DropDeclaration { name, text });
     }
@@ -52,7 +52,7 @@ pub(super) fn counters(root: &mut Section<'_>) -> Result<Vec<CounterDeclaration>
     let mut counters = Vec::new();
     for (name, mut section) in root.sections("counters")? {
         let line = section.line();
-        check_name(&name, "counter").map_err(|message| Error { line, message })?;
+        check_name(&name, "counter").map_err(|error| Error::at(line, error))?;
         let unit = section.text("unit")?.unwrap_or_else(|| "packets".to_owned());
         let text = sentence(section.require_text("text")?, line)?;
         let verdict = section.text("verdict")?;

@@ -31,7 +31,7 @@ pub(super) fn params(root: &mut Section<'_>) -> Result<Vec<Param>, Error> {
     for (name, mut section) in root.sections("params")? {
         let line = section.line();
         let refuse = |message: String| Error { line, message: format!("params.{name}: {message}") };
-        check_field_name(&name, "parameter").map_err(|message| Error { line, message })?;
+        check_field_name(&name, "parameter").map_err(|error| Error::at(line, error))?;
         let kind = section.require_text("type")?;
         let max = section.number("max", LIST_MAX)?;
         let default = section.any("default").map(|entry| entry.literal("default")).transpose()?;
@@ -70,7 +70,7 @@ pub(super) fn tables(root: &mut Section<'_>) -> Result<Vec<Table>, Error> {
     for (name, mut section) in root.sections("tables")? {
         let line = section.line();
         let refuse = |message: String| Err(Error { line, message: format!("tables.{name}: {message}") });
-        check_field_name(&name, "table").map_err(|message| Error { line, message })?;
+        check_field_name(&name, "table").map_err(|error| Error::at(line, error))?;
         let shape_name = section.require_text("shape")?;
         let Some(shape) = Shape::ALL.into_iter().find(|shape| shape.name() == shape_name) else {
             return refuse(format!(
@@ -130,7 +130,7 @@ pub(super) fn flows(root: &mut Section<'_>) -> Result<Option<Flows>, Error> {
     let Some((name, mut section)) = all.pop() else { return Ok(None) };
     let line = section.line();
     let refuse = |message: String| Err(Error { line, message: format!("flows.{name}: {message}") });
-    check_field_name(&name, "flow state").map_err(|message| Error { line, message })?;
+    check_field_name(&name, "flow state").map_err(|error| Error::at(line, error))?;
     let text = section.text("text")?.unwrap_or_default();
     let key = scalars(&mut section, "key")?;
     let reverse = scalars(&mut section, "reverse")?;
@@ -141,7 +141,7 @@ pub(super) fn flows(root: &mut Section<'_>) -> Result<Option<Flows>, Error> {
     if let Some(mut table) = section.section("timeout")? {
         for entry in table.entries() {
             let timer = entry.name.clone();
-            check_name(&timer, "timer").map_err(|message| Error { line: entry.line, message })?;
+            check_name(&timer, "timer").map_err(|error| Error::at(entry.line, error))?;
             timers.push((timer.clone(), entry.number(&format!("timeout.{timer}"), TIMER_MAX)? as u32));
         }
     }
@@ -175,7 +175,7 @@ pub(super) fn resources(root: &mut Section<'_>) -> Result<Vec<Resource>, Error> 
     for (name, mut section) in root.sections("resources")? {
         let line = section.line();
         let refuse = |message: &str| Err(Error { line, message: format!("resources.{name}: {message}") });
-        check_field_name(&name, "resource").map_err(|message| Error { line, message })?;
+        check_field_name(&name, "resource").map_err(|error| Error::at(line, error))?;
         let addresses = section.require_text("addresses")?;
         let ports = section.any("ports").map(|entry| entry.pair("ports")).transpose()?;
         let reverse = section.texts("reverse")?.unwrap_or_default();

@@ -92,12 +92,12 @@ fn texts<'a>(columns: &[String], words: &[&'a str]) -> Result<Vec<&'a str>, Erro
 }
 
 fn added(format: &Format, words: &[&str]) -> Result<Change, Error> {
-    let (key, row) = format.entry(&texts(format.columns(), words)?).map_err(refusal)?;
+    let (key, row) = format.entry(&texts(format.columns(), words)?).map_err(Error::in_command)?;
     Ok((key, Some(row)))
 }
 
 fn removed(table: &State, words: &[&str]) -> Result<Change, Error> {
-    let key = table.format.parse_key(&texts(table.format.key_names(), words)?).map_err(refusal)?;
+    let key = table.format.parse_key(&texts(table.format.key_names(), words)?).map_err(Error::in_command)?;
     match table.entries.contains_key(&key) {
         true => Ok((key, None)),
         false => Err(refusal(format!("table `{}` has no entry {}", table.name, words.join(" ")))),

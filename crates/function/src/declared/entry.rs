@@ -3,7 +3,9 @@
 use godwit_declare::generate::page::columns;
 use godwit_declare::value::{self, Words};
 use godwit_declare::words::KeyWords;
-use godwit_declare::{Field, FieldType, RecordLayout, Scalar, Shape, Table};
+use godwit_declare::{Field, FieldType, RecordLayout, Scalar, Shape, Table, ValueError};
+
+use crate::Error;
 
 /// Lookup key of an entry, in a format that depends on the shape of the table.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -80,54 +82,49 @@ impl Format {
     }
 
     /// Parses the texts of all columns.
-    pub(super) fn entry(&self, texts: &[&str]) -> Result<(Key, Row), String> {
+    pub(super) fn entry(&self, texts: &[&str]) -> Result<(Key, Row), Error> {
         let (key, row) = texts.split_at(self.key_columns().min(texts.len()));
         let key = self.parse_key(key)?;
         let mut bytes = vec![0; self.layout.bytes];
         for ((field, offset), text) in self.row.iter().zip(&self.layout.offsets).zip(row) {
             let scalar = scalar(field);
-            let words =
-                value::parse(scalar, text, Some(&self.ports)).map_err(|error| format!("{}: {error}", field.name))?;
+            let words = value::parse(scalar, text, Some(&self.ports)).map_err(|error| in_column(&field.name, error))?;
             store(&mut bytes[*offset..], scalar, words);
         }
         Ok((key, bytes.into_boxed_slice()))
     }
 
     /// Parses the texts of the columns of a key.
-    pub(super) fn parse_key(&self, texts: &[&str]) -> Result<Key, String> {
+    pub(super) fn parse_key(&self, texts: &[&str]) -> Result<Key, Error> {
         let text = |index: usize| texts.get(index).copied().unwrap_or("");
-        let in_column = |column: &str| {
-            let column = column.to_owned();
-            move |error: String| format!("{column}: {error}")
-        };
         Ok(match self.shape {
             Shape::Lpm4 => {
-                let (prefix, length) = value::prefix4(text(0)).map_err(in_column("prefix"))?;
+                let (prefix, length) = value::prefix4(text(0)).map_err(|error| in_column("prefix", error))?;
                 Key::Prefix4(prefix, length as u8)
             }
             Shape::Lpm6 => {
-                let (prefix, length) = value::prefix6(text(0)).map_err(in_column("prefix"))?;
+                let (prefix, length) = value::prefix6(text(0)).map_err(|error| in_column("prefix", error))?;
                 Key::Prefix6(prefix, length as u8)
             }
             Shape::Array => {
-                let [index, _] = value::parse(Scalar::Unsigned(32), text(0), None).map_err(in_column("index"))?;
+                let [index, _] =
+                    value::parse(Scalar::Unsigned(32), text(0), None).map_err(|error| in_column("index", error))?;
                 Key::Index(index as u32)
             }
-            Shape::Maglev if text(0).is_empty() => return Err("name: must not be empty".to_owned()),
+            Shape::Maglev if text(0).is_empty() => return Err(in_column("name", "must not be empty")),
             Shape::Maglev => Key::Name(text(0).to_owned()),
             Shape::Exact => {
                 let values = self.key.iter().zip(texts).map(|(field, text)| {
-                    value::parse(scalar(field), text, Some(&self.ports))
-                        .map_err(|error| format!("{}: {error}", field.name))
+                    value::parse(scalar(field), text, Some(&self.ports)).map_err(|error| in_column(&field.name, error))
                 });
                 Key::Words(self.words.pack(&values.collect::<Result<Vec<_>, _>>()?))
             }
             Shape::Acl => {
-                let [priority, _] = value::parse(Scalar::Unsigned(32), text(0), None).map_err(in_column("priority"))?;
+                let [priority, _] =
+                    value::parse(Scalar::Unsigned(32), text(0), None).map_err(|error| in_column("priority", error))?;
                 let patterns: Vec<String> = texts[1..].iter().map(|text| text.trim().to_owned()).collect();
                 for (field, pattern) in self.key.iter().zip(&patterns) {
-                    pattern_of(scalar(field), pattern, &self.ports)
-                        .map_err(|error| format!("{}: {error}", field.name))?;
+                    pattern_of(scalar(field), pattern, &self.ports).map_err(|error| in_column(&field.name, error))?;
                 }
                 Key::Pattern(priority as u32, patterns)
             }
@@ -137,7 +134,7 @@ impl Format {
 
     /// Divides a pattern with ranges into simple patterns. Returns the values and the bit mask of
     /// each simple pattern, as words.
-    pub(super) fn masked(&self, patterns: &[String]) -> Result<Vec<Masked>, String> {
+    pub(super) fn masked(&self, patterns: &[String]) -> Result<Vec<Masked>, Error> {
         let mut all: Vec<Vec<(Words, Words)>> = vec![Vec::new()];
         for (field, pattern) in self.key.iter().zip(patterns) {
             let parts = pattern_of(scalar(field), pattern, &self.ports)?;
@@ -181,6 +178,15 @@ impl Format {
     }
 }
 
+/// Returns the error of a value in the column `column`.
+fn in_column(column: &str, error: impl std::fmt::Display) -> Error {
+    Error::value(format!("{column}: {error}"))
+}
+
+fn invalid(error: ValueError) -> Error {
+    Error::value(error.to_string())
+}
+
 /// Returns the scalar type of a field, which holds a single value.
 pub(super) fn scalar(field: &Field) -> Scalar {
     match field.kind {
@@ -209,7 +215,7 @@ fn load(bytes: &[u8], scalar: Scalar) -> Words {
 
 /// Parses the pattern of a field: `*`, a value, a prefix `value/length`, or a range `first-last`.
 /// Returns a value and a bit mask for each part of the pattern.
-fn pattern_of(scalar: Scalar, text: &str, ports: &[String]) -> Result<Vec<(Words, Words)>, String> {
+fn pattern_of(scalar: Scalar, text: &str, ports: &[String]) -> Result<Vec<(Words, Words)>, Error> {
     let bits = scalar.bits();
     let full = match scalar {
         Scalar::Ipv6 => [u64::MAX, u64::MAX],
@@ -223,25 +229,25 @@ fn pattern_of(scalar: Scalar, text: &str, ports: &[String]) -> Result<Vec<(Words
             .parse()
             .ok()
             .filter(|length| *length <= bits)
-            .ok_or_else(|| format!("`{text}`: the length of a prefix is 0 to {bits}"))?;
-        let words = value::parse(scalar, value, Some(ports))?;
+            .ok_or_else(|| Error::value(format!("`{text}`: the length of a prefix is 0 to {bits}")))?;
+        let words = value::parse(scalar, value, Some(ports)).map_err(invalid)?;
         let number = combine(words, scalar);
         let mask = if length == 0 { 0 } else { (u128::MAX << (bits - length)) & combine(full, scalar) };
         if number & !mask != 0 {
-            return Err(format!("`{text}` has bits beyond the length of its prefix"));
+            return Err(invalid(ValueError::BeyondLength(text.to_owned())));
         }
         return Ok(vec![(words, split(mask, scalar))]);
     }
     match text.split_once('-') {
         Some((first, last)) if bits <= 64 && !matches!(scalar, Scalar::Mac | Scalar::Port) => {
-            let [first, _] = value::parse(scalar, first, Some(ports))?;
-            let [last, _] = value::parse(scalar, last, Some(ports))?;
+            let [first, _] = value::parse(scalar, first, Some(ports)).map_err(invalid)?;
+            let [last, _] = value::parse(scalar, last, Some(ports)).map_err(invalid)?;
             if first > last {
-                return Err(format!("`{text}`: the first value exceeds the last"));
+                return Err(Error::value(format!("`{text}`: the first value exceeds the last")));
             }
             Ok(range(first, last, bits).into_iter().map(|(value, mask)| ([value, 0], [mask, 0])).collect())
         }
-        _ => Ok(vec![(value::parse(scalar, text, Some(ports))?, full)]),
+        _ => Ok(vec![(value::parse(scalar, text, Some(ports)).map_err(invalid)?, full)]),
     }
 }
 

@@ -23,7 +23,7 @@ pub(super) fn read(directory: &Path, name: &Path, table: &Table, format: &Format
     let Some((number, header)) = lines.next() else {
         return Err(refuse(1, format!("the first line must name the columns: {expected}")));
     };
-    let order = order(header, format).map_err(|message| refuse(number, message))?;
+    let order = order(header, format).map_err(|error| refuse(number, error.to_string()))?;
     let mut entries = Vec::new();
     let mut lines_of: HashMap<Key, usize> = HashMap::new();
     for (number, line) in lines {
@@ -34,7 +34,7 @@ pub(super) fn read(directory: &Path, name: &Path, table: &Table, format: &Format
             return Err(refuse(number, message));
         }
         let texts: Vec<&str> = order.iter().map(|column| values[*column]).collect();
-        let (key, row) = format.entry(&texts).map_err(|message| refuse(number, message))?;
+        let (key, row) = format.entry(&texts).map_err(|error| refuse(number, error.to_string()))?;
         if let Some(other) = lines_of.insert(key.clone(), number) {
             return Err(refuse(number, format!("line {other} has the same key: remove one of the lines")));
         }
@@ -50,16 +50,17 @@ pub(super) fn read(directory: &Path, name: &Path, table: &Table, format: &Format
 
 /// Returns the position of each table column in the lines of the file. `header` is the line that
 /// names the columns.
-fn order(header: &str, format: &Format) -> Result<Vec<usize>, String> {
+fn order(header: &str, format: &Format) -> Result<Vec<usize>, Error> {
     let names: Vec<&str> = header.split(',').map(str::trim).collect();
     let expected = format.columns();
     if let Some(unknown) = names.iter().find(|name| !expected.iter().any(|column| column == *name)) {
-        return Err(format!("there is no column `{}`: the columns are {}", unknown.escape_debug(), expected.join(",")));
+        let (unknown, expected) = (unknown.escape_debug(), expected.join(","));
+        return Err(Error::value(format!("there is no column `{unknown}`: the columns are {expected}")));
     }
     let position = |column: &String| match names.iter().filter(|name| *name == column).count() {
         1 => Ok(names.iter().position(|name| name == column).unwrap_or_default()),
-        0 => Err(format!("column `{column}` is missing: the columns are {}", expected.join(","))),
-        _ => Err(format!("column `{column}` appears twice")),
+        0 => Err(Error::value(format!("column `{column}` is missing: the columns are {}", expected.join(",")))),
+        _ => Err(Error::value(format!("column `{column}` appears twice"))),
     };
     expected.iter().map(position).collect()
 }

@@ -132,16 +132,16 @@ fn params(
     let mut bytes = vec![0; layout.params_bytes];
     for (param, place) in declaration.params.iter().zip(&layout.params) {
         let given = values.params.get(&param.name);
-        let refuse = |message: String| Error::Value {
+        let refuse = |problem: &dyn std::fmt::Display| Error::Value {
             span: given.map(Spanned::span),
-            message: format!("`params.{}`: {message}", param.name),
+            message: format!("`params.{}`: {problem}", param.name),
         };
         let text = match (given, &param.default) {
-            (Some(value), _) => text(value.get_ref()).map_err(refuse)?,
+            (Some(value), _) => text(value.get_ref()).map_err(|error| refuse(&error))?,
             (None, Some(default)) => default.clone(),
-            (None, None) => return Err(refuse(format!("the value is missing: {}", param.text))),
+            (None, None) => return Err(refuse(&format!("the value is missing: {}", param.text))),
         };
-        let words = value::check_param(param, &text, Some(context.ports)).map_err(refuse)?;
+        let words = value::check_param(param, &text, Some(context.ports)).map_err(|error| refuse(&error))?;
         let scalar = scalar(param);
         match param.shape {
             ParamShape::Scalar(_) => store(&mut bytes[place.first..], scalar, words[0]),
@@ -171,13 +171,13 @@ fn scalar(param: &Param) -> Scalar {
 }
 
 /// Returns a value of the configuration as text.
-fn text(value: &toml::Value) -> Result<String, String> {
+fn text(value: &toml::Value) -> Result<String, Error> {
     match value {
         toml::Value::String(text) => Ok(text.clone()),
         toml::Value::Integer(number) => Ok(number.to_string()),
         toml::Value::Boolean(flag) => Ok(flag.to_string()),
         toml::Value::Array(values) => Ok(values.iter().map(text).collect::<Result<Vec<_>, _>>()?.join(",")),
-        _ => Err("the value must be a number, a text, a flag or a list of them".to_owned()),
+        _ => Err(Error::value("the value must be a number, a text, a flag or a list of them")),
     }
 }
 

@@ -10,7 +10,21 @@ use crate::Error;
 
 /// Arguments that were used to initialize the EAL of DPDK, or the error. A process can initialize
 /// the EAL only once.
-static ARGUMENTS: Mutex<Option<Result<Vec<String>, String>>> = Mutex::new(None);
+static ARGUMENTS: Mutex<Option<Result<Vec<String>, Refused>>> = Mutex::new(None);
+
+/// Reason why the EAL was not initialized.
+#[derive(Clone, Debug, thiserror::Error)]
+enum Refused {
+    /// DPDK reported an error.
+    #[error("{0}")]
+    Dpdk(String),
+    /// DPDK uses addresses that the arena does not have.
+    #[error(
+        "DPDK uses physical addresses, but the arena is contiguous only in virtual addresses: use an IOMMU (vfio-pci) \
+         and keep --iova-mode=va"
+    )]
+    PhysicalAddresses,
+}
 
 /// Adds default arguments to the configured arguments of the EAL. With the defaults, DPDK uses no
 /// hugepages, and it uses PCI devices only if a port needs one.
@@ -60,7 +74,7 @@ pub(super) fn start(given: Option<&[String]>, needs_pci: bool) -> Result<(), Err
                 "this process has initialized the EAL with `{before}` and cannot initialize it again with `{arguments}`"
             )));
         }
-        Some(Err(reason)) => return Err(environment_error(reason.clone())),
+        Some(Err(reason)) => return Err(environment_error(reason.to_string())),
         None => {}
     }
     let word = |word: &String| {
@@ -73,12 +87,8 @@ pub(super) fn start(given: Option<&[String]>, needs_pci: bool) -> Result<(), Err
     let reason = match result.unwrap_or_else(|panic| std::panic::resume_unwind(panic)) {
         // SAFETY: the call reads a setting, and the EAL is initialized.
         0 if unsafe { ffi::gw_dpdk_iova_is_va() } => None,
-        0 => Some(
-            "DPDK uses physical addresses, but the arena is contiguous only in virtual addresses: use an IOMMU \
-             (vfio-pci) and keep --iova-mode=va"
-                .to_owned(),
-        ),
-        error => Some(ffi::reason(error)),
+        0 => Some(Refused::PhysicalAddresses),
+        error => Some(Refused::Dpdk(ffi::reason(error))),
     };
     *started = Some(reason.clone().map_or_else(|| Ok(arguments.clone()), Err));
     match reason {

@@ -2,13 +2,15 @@
 
 use std::path::Path;
 
+use super::error::Error;
+
 /// Returns the compiler and flags for a file, from the database in a folder.
-pub(super) fn compiler(folder: &Path, file: &Path) -> Result<gopt::Compiler, String> {
+pub(super) fn compiler(folder: &Path, file: &Path) -> Result<gopt::Compiler, Error> {
     let path = folder.join("compile_commands.json");
-    let name = path.display();
-    let text = std::fs::read_to_string(&path).map_err(|error| format!("{name}: {error}"))?;
-    let json: serde_json::Value = serde_json::from_str(&text).map_err(|error| format!("{name}: {error}"))?;
-    let entries = json.as_array().ok_or_else(|| format!("{name}: the file is no list of commands"))?;
+    let text = std::fs::read_to_string(&path).map_err(Error::file(&path))?;
+    let json: serde_json::Value =
+        serde_json::from_str(&text).map_err(|source| Error::Json { path: path.clone(), source })?;
+    let entries = json.as_array().ok_or_else(|| Error::NotCommands(path.clone()))?;
     let wanted = canonical(file);
     for entry in entries {
         let string = |key: &str| entry.get(key).and_then(serde_json::Value::as_str);
@@ -20,15 +22,15 @@ pub(super) fn compiler(folder: &Path, file: &Path) -> Result<gopt::Compiler, Str
         {
             (Some(list), _) => list.iter().filter_map(|word| word.as_str().map(str::to_owned)).collect(),
             (None, Some(command)) => words(command),
-            (None, None) => return Err(format!("{name}: the entry of {} has no command", file.display())),
+            (None, None) => return Err(Error::WithoutCommand { path, file: file.to_owned() }),
         };
-        let (program, flags) = words.split_first().ok_or_else(|| format!("{name}: an empty command"))?;
+        let (program, flags) = words.split_first().ok_or_else(|| Error::EmptyCommand(path.clone()))?;
         // The file itself is given as text.
         let is_file = |flag: &String| !flag.starts_with('-') && canonical(&directory.join(flag)) == wanted;
         let flags = flags.iter().filter(|flag| !is_file(flag)).cloned().collect();
         return Ok(gopt::Compiler { program: program.clone(), flags, directory: Some(directory), cplusplus: false });
     }
-    Err(format!("{name} has no entry for {}: build it once with this database", file.display()))
+    Err(Error::WithoutEntry { path, file: file.to_owned() })
 }
 
 fn canonical(path: &Path) -> std::path::PathBuf {

@@ -1,6 +1,7 @@
 //! Command line.
 
 mod database;
+mod error;
 mod wrapper;
 
 use std::ffi::OsString;
@@ -8,6 +9,8 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use clap::Parser;
+
+use self::error::Error;
 
 /// Transforms batch loops of independent lookups, so that they hide memory latency.
 ///
@@ -72,17 +75,17 @@ pub(crate) fn main() -> ExitCode {
     }
     match run(&Arguments::parse_from(arguments)) {
         Ok(()) => ExitCode::SUCCESS,
-        Err(message) => {
-            eprintln!("gopt: {message}");
+        Err(error) => {
+            eprintln!("gopt: {error}");
             ExitCode::from(2)
         }
     }
 }
 
-fn run(arguments: &Arguments) -> Result<(), String> {
+fn run(arguments: &Arguments) -> Result<(), Error> {
     let path = &arguments.input;
     let name = path.display().to_string();
-    let text = std::fs::read_to_string(path).map_err(|error| format!("{name}: {error}"))?;
+    let text = std::fs::read_to_string(path).map_err(Error::file(path))?;
     let mut compiler = match &arguments.build {
         Some(folder) => database::compiler(folder, path)?,
         None if is_preprocessed(path) => gopt::Compiler::none(),
@@ -107,12 +110,12 @@ fn run(arguments: &Arguments) -> Result<(), String> {
     if arguments.suggest {
         return suggest(&text, &options);
     }
-    let output = gopt::transform(&text, &options).map_err(|error| error.to_string())?;
+    let output = gopt::transform(&text, &options)?;
     for (file, line) in &output.loops {
         eprintln!("gopt: {file}:{line}: note: the iterations of this loop are interleaved");
     }
     match &arguments.output {
-        Some(path) => std::fs::write(path, output.text).map_err(|error| format!("{}: {error}", path.display())),
+        Some(path) => std::fs::write(path, output.text).map_err(Error::file(path)),
         None => {
             print!("{}", output.text);
             Ok(())
@@ -121,20 +124,19 @@ fn run(arguments: &Arguments) -> Result<(), String> {
 }
 
 /// Prints proposed markers, and the loops that they make batch loops.
-fn suggest(text: &str, options: &gopt::Options<'_>) -> Result<(), String> {
-    let found = gopt::suggest(text, options).map_err(|error| error.to_string())?;
+fn suggest(text: &str, options: &gopt::Options<'_>) -> Result<(), Error> {
+    let found = gopt::suggest(text, options)?;
     for refusal in &found.refused {
         eprintln!("gopt: note: without markers in this function, because {refusal}");
     }
     if found.places.is_empty() {
-        let reason = "no access in a loop that can be transformed has an address that depends on another access";
-        return Err(format!("{}: {reason}", options.name));
+        return Err(Error::NothingToMark(options.name.to_owned()));
     }
     print!("{}", found.patch);
     for (line, address) in &found.places {
         eprintln!("gopt: {}:{line}: note: the address {address} depends on memory", options.name);
     }
-    let output = gopt::transform(&found.text, options).map_err(|error| error.to_string())?;
+    let output = gopt::transform(&found.text, options)?;
     for (_, line) in &output.loops {
         eprintln!("gopt: note: with the patch, the loop in line {line} is interleaved");
     }

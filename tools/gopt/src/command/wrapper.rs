@@ -9,6 +9,8 @@ use std::process::{Command, ExitCode};
 
 use clap::Parser;
 
+use super::error::Error;
+
 /// Compiles with the C compiler, after transforming the C files that contain markers.
 ///
 /// The compiler is that of the variable GOPT_CC, or cc. Options of gopt precede the arguments of
@@ -67,8 +69,8 @@ pub(super) fn run(arguments: Vec<OsString>) -> ExitCode {
     };
     match compile(&parsed) {
         Ok(code) => code,
-        Err(message) => {
-            eprintln!("gopt: {message}");
+        Err(error) => {
+            eprintln!("gopt: {error}");
             ExitCode::from(2)
         }
     }
@@ -78,18 +80,18 @@ fn program() -> String {
     std::env::var("GOPT_CC").ok().filter(|program| !program.trim().is_empty()).unwrap_or_else(|| "cc".to_owned())
 }
 
-fn compile(arguments: &Arguments) -> Result<ExitCode, String> {
+fn compile(arguments: &Arguments) -> Result<ExitCode, Error> {
     let words: Vec<String> = arguments.compiler.iter().map(|word| word.to_string_lossy().into_owned()).collect();
     let only_preprocesses = words.iter().any(|word| matches!(word.as_str(), "-E" | "-M" | "-MM" | "-fsyntax-only"));
     let sources = if only_preprocesses { Vec::new() } else { sources(&words) };
-    let temporary = tempfile::tempdir().map_err(|error| format!("a temporary folder: {error}"))?;
+    let temporary = tempfile::tempdir().map_err(Error::Temporary)?;
     let mut changed = words.clone();
     let mut folders = Vec::new();
     for index in sources {
         let path = PathBuf::from(&words[index]);
         if let Some(text) = transformed(arguments, &words, index, &path)? {
             let made = temporary.path().join(path.file_name().unwrap_or_default());
-            std::fs::write(&made, text).map_err(|error| format!("{}: {error}", made.display()))?;
+            std::fs::write(&made, text).map_err(Error::file(&made))?;
             changed[index] = made.display().to_string();
             folders.push(path.parent().map_or(".".to_owned(), |folder| folder.display().to_string()));
         }
@@ -123,7 +125,7 @@ fn sources(words: &[String]) -> Vec<usize> {
 }
 
 /// Returns the transformed text of a file, or `None` if it has no markers.
-fn transformed(arguments: &Arguments, words: &[String], index: usize, path: &Path) -> Result<Option<String>, String> {
+fn transformed(arguments: &Arguments, words: &[String], index: usize, path: &Path) -> Result<Option<String>, Error> {
     let name = path.display().to_string();
     let Ok(text) = std::fs::read_to_string(path) else { return Ok(None) };
     let flags = words.iter().enumerate().filter(|(other, _)| *other != index).map(|(_, word)| word.clone());
@@ -146,13 +148,13 @@ fn transformed(arguments: &Arguments, words: &[String], index: usize, path: &Pat
             eprintln!("gopt: warning: {error}");
             Ok(None)
         }
-        Err(error @ gopt::Error::Refusal(_)) => Err(error.to_string()),
+        Err(error @ gopt::Error::Refusal(_)) => Err(error.into()),
     }
 }
 
 /// Writes the dependencies of the original files, if the arguments request them. Returns the
 /// arguments without this request.
-fn with_dependencies(words: &[String], changed: Vec<String>) -> Result<Vec<String>, String> {
+fn with_dependencies(words: &[String], changed: Vec<String>) -> Result<Vec<String>, Error> {
     let all = words.iter().any(|word| word == "-MD");
     if !all && !words.iter().any(|word| word == "-MMD") {
         return Ok(changed);
@@ -187,10 +189,11 @@ fn with_dependencies(words: &[String], changed: Vec<String>) -> Result<Vec<Strin
     execute(&request).map(|_| kept)
 }
 
-fn execute(arguments: &[String]) -> Result<ExitCode, String> {
+fn execute(arguments: &[String]) -> Result<ExitCode, Error> {
     let program = program();
     let mut words = program.split_whitespace();
     let mut command = Command::new(words.next().unwrap_or("cc"));
-    let status = command.args(words).args(arguments).status().map_err(|error| format!("{program}: {error}"))?;
+    let status = command.args(words).args(arguments).status();
+    let status = status.map_err(|source| Error::Start { program: program.clone(), source })?;
     Ok(status.code().and_then(|code| u8::try_from(code).ok()).map_or(ExitCode::FAILURE, ExitCode::from))
 }

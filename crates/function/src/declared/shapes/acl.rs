@@ -103,7 +103,7 @@ impl Acl {
         let wide = |words: &[u64]| -> Words { std::array::from_fn(|index| words.get(index).copied().unwrap_or(0)) };
         for (key, row) in patterns {
             let Key::Pattern(priority, texts) = key else { unreachable!("the key of an acl") };
-            for (words, masks) in self.format.masked(texts).map_err(refusal)? {
+            for (words, masks) in self.format.masked(texts).map_err(Error::in_command)? {
                 let keys = tuples.entry(wide(&masks)).or_default();
                 // If several patterns have the same value and mask, the first one has the best
                 // priority, because the patterns are sorted by priority.
