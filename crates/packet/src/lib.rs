@@ -37,7 +37,7 @@ pub use image::{Image, ImageRef};
 pub use loan::{Borrower, Loan, Outgoing};
 pub use memory::{Backing, Memory};
 pub use region::Region;
-pub use scan::{Extents, Scan, are_in_order, extents, scan, scan_all, verdict_of_all};
+pub use scan::{Extents, Scan, are_in_order, extents, scan, scan_all, select, verdict_of_all};
 pub use stack::wipe_stack;
 pub use steering::{BUCKETS, SteerKey, Steering};
 

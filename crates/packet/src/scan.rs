@@ -7,8 +7,10 @@ use godwit_abi::{BUFFER_UNIT_BYTES, Descriptor};
 
 #[cfg(target_arch = "x86_64")]
 mod avx2;
+mod select;
 mod summary;
 
+pub use select::select;
 pub(crate) use summary::adjacent;
 pub use summary::{Extents, are_in_order, extents, verdict_of_all};
 

@@ -5,7 +5,7 @@
 
 use godwit_abi::Outcome;
 use godwit_chain::Next;
-use godwit_packet::Descriptor;
+use godwit_packet::{Descriptor, select};
 
 /// Maximum number of packets that are grouped together. The arrays have this fixed length, so that
 /// the loop over a block of packets needs no bounds checks. The value must be a power of two.
@@ -21,35 +21,23 @@ pub(crate) struct Group<'a> {
     pub(crate) from: Option<(usize, &'a [Outcome])>,
 }
 
-/// Divides batches into groups of packets with equal keys. Its buffers are reused, so that no
-/// memory is allocated for a batch.
-#[derive(Debug, Default)]
-pub(crate) struct Partition {
-    /// Packets of the group that is being formed.
-    group: Rows,
-    /// Packets that belong to no group yet.
-    rest: Rows,
-    /// Packets that still belong to no group after the current group is formed.
-    next_rest: Rows,
-}
-
-/// Table of packets with a key and an outcome each. The first `count` entries are in use. The
-/// outcomes are valid only if the packets come from a function.
+/// Divides batches into groups of packets with equal keys. Its arrays hold the group that is being
+/// formed, and are reused, so that no memory is allocated for a batch.
 #[derive(Debug)]
-struct Rows {
-    count: usize,
-    keys: Box<[u16; BLOCK_PACKETS]>,
+pub(crate) struct Partition {
     packets: Box<[Descriptor; BLOCK_PACKETS]>,
+    /// Outcomes of the packets. They are valid only if the packets come from a function.
     outcomes: Box<[Outcome; BLOCK_PACKETS]>,
+    /// Keys of the groups that are already formed from a block.
+    sent: Vec<u16>,
 }
 
-impl Default for Rows {
+impl Default for Partition {
     fn default() -> Self {
         Self {
-            count: 0,
-            keys: Box::new([0; BLOCK_PACKETS]),
             packets: Box::new([Descriptor::default(); BLOCK_PACKETS]),
             outcomes: Box::new([Outcome::default(); BLOCK_PACKETS]),
+            sent: Vec::new(),
         }
     }
 }
@@ -88,20 +76,17 @@ impl Partition {
         outcomes: &[Outcome],
         send: &mut impl FnMut(u16, &[Descriptor], &[Outcome]),
     ) {
-        let Self { group, rest, next_rest } = self;
-        split(keys[0], (keys, packets, outcomes), group, rest);
-        send(keys[0], &group.packets[..group.count], &group.outcomes[..group.count.min(outcomes.len())]);
-        while rest.count > 0 {
-            let count = rest.count;
-            let (keys, packets) = (&rest.keys[..count], &rest.packets[..count]);
-            let outcomes = &rest.outcomes[..count.min(outcomes.len())];
-            if are_equal(keys, keys[0]) {
-                send(keys[0], packets, outcomes);
-                return;
-            }
-            split(keys[0], (keys, packets, outcomes), group, next_rest);
-            send(keys[0], &group.packets[..group.count], &group.outcomes[..group.count.min(outcomes.len())]);
-            std::mem::swap(rest, next_rest);
+        self.sent.clear();
+        let (mut first, mut rest) = (0, keys.len());
+        while rest > 0 {
+            let is_new = |key: &u16| !self.sent.contains(key);
+            first += keys[first..].iter().position(is_new).unwrap_or_else(|| unreachable!("{rest} packets remain"));
+            let key = keys[first];
+            let count = select(keys, key, packets, &mut self.packets[..]);
+            select_outcomes(keys, key, outcomes, &mut self.outcomes);
+            send(key, &self.packets[..count], &self.outcomes[..count.min(outcomes.len())]);
+            self.sent.push(key);
+            rest -= count;
         }
     }
 }
@@ -111,29 +96,13 @@ fn are_equal(keys: &[u16], key: u16) -> bool {
     keys.iter().fold(0, |differs, other| differs | (other ^ key)) == 0
 }
 
-/// Copies the packets whose key is `key` to `group`, and all others to `rest`. Both keep their
-/// order. To avoid a branch, each packet is written to both tables, and then only one table is
-/// extended.
-fn split(key: u16, (keys, packets, outcomes): (&[u16], &[Descriptor], &[Outcome]), group: &mut Rows, rest: &mut Rows) {
-    const MASK: usize = BLOCK_PACKETS - 1;
-    debug_assert!(keys.len() <= BLOCK_PACKETS && keys.len() == packets.len());
-    let (mut in_group, mut in_rest) = (0, 0);
-    for (&other, &packet) in keys.iter().zip(packets) {
-        group.packets[in_group & MASK] = packet;
-        rest.packets[in_rest & MASK] = packet;
-        rest.keys[in_rest & MASK] = other;
-        let is_in_group = usize::from(other == key);
-        in_group += is_in_group;
-        in_rest += 1 - is_in_group;
-    }
-    (group.count, rest.count) = (in_group, in_rest);
-    let (mut in_group, mut in_rest) = (0, 0);
+/// Copies the outcomes of the packets whose key is `key` to the start of `group`, in order. To
+/// avoid a branch, each outcome is written, and then the group is extended or not.
+fn select_outcomes(keys: &[u16], key: u16, outcomes: &[Outcome], group: &mut [Outcome; BLOCK_PACKETS]) {
+    let mut count = 0;
     for (&other, &outcome) in keys.iter().zip(outcomes) {
-        group.outcomes[in_group & MASK] = outcome;
-        rest.outcomes[in_rest & MASK] = outcome;
-        let is_in_group = usize::from(other == key);
-        in_group += is_in_group;
-        in_rest += 1 - is_in_group;
+        group[count % BLOCK_PACKETS] = outcome;
+        count += usize::from(other == key);
     }
 }
 
