@@ -100,6 +100,17 @@ fn an_error_names_the_line_of_the_c_file() {
 }
 
 #[test]
+fn written_bytes_are_also_read() {
+    let written = |writes: &str| POLICE.replacen("reads   = 34", &format!("reads   = 34\nwrites  = {writes}"), 1);
+    for writes in ["35", "\"all\""] {
+        let error = Declaration::parse(&written(writes)).unwrap_err();
+        assert!(error.message.contains("`writes` exceeds `reads`"), "{writes}: {error}");
+    }
+    let contract = generate::contract(&Declaration::parse(&written("34")).unwrap(), Some(128));
+    assert_eq!((contract.reads_bytes, contract.writes_bytes), (34, 34));
+}
+
+#[test]
 fn structs_have_no_holes() {
     let text = |fields: &str| {
         format!(

@@ -248,3 +248,53 @@ pub fn document() -> String {
     }
     page
 }
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use super::*;
+
+    fn layout() -> CounterLayout {
+        let contract = |name: &str| godwit_function::kind(name).expect("the kind exists").contract;
+        let functions = [("first", contract("echo")), ("second", contract("ipv4"))];
+        CounterLayout::new(functions.into_iter(), ["cpu", "cuda:0"].into_iter())
+    }
+
+    #[test]
+    fn every_counter_of_a_function_or_a_device_has_its_own_index_and_name() {
+        let layout = layout();
+        let (first, second) = (layout.function(0), layout.function(1));
+        assert_eq!(layout.name(first.plain(BINS)), "echo_bins{function=\"first\"}");
+        assert_eq!(layout.name(second.drop(0)), "ipv4_dropped_truncated{function=\"second\"}");
+        assert_eq!(layout.name(layout.device(1, DEVICE_CHUNKS)), "device_chunks{device=\"cuda:0\"}");
+        let names: BTreeSet<&str> = (0..layout.len()).map(|counter| layout.name(counter)).collect();
+        assert_eq!(names.len(), layout.len());
+        // A verdict that the function does not declare counts as its last one.
+        assert_eq!(second.verdict(u8::MAX), second.drop(0) - 1);
+    }
+
+    #[test]
+    fn counters_that_a_device_lacks_are_absent_while_they_are_zero() {
+        let layout = layout();
+        let mut values = vec![0; layout.len()];
+        let has =
+            |values: &[u64], counter: usize| layout.named(values).iter().any(|(name, _)| name == layout.name(counter));
+        let moved = layout.device(1, DEVICE_MOVED_TO);
+        assert!(!has(&values, moved) && has(&values, layout.device(1, DEVICE_CHUNKS)) && has(&values, DROPPED));
+        values[moved] = 1;
+        assert!(has(&values, moved) && !has(&values, layout.device(0, DEVICE_MOVED_TO)));
+    }
+
+    #[test]
+    fn counts_reach_other_threads_when_they_are_published() {
+        let (mut one, two) = (Counts::new(3), Counts::new(3));
+        let shared = [one.shared(), two.shared()];
+        one.add(1, 5);
+        one.set(2, 7);
+        assert_eq!((one.value(1), sum(&shared, 3)), (5, vec![0; 3]));
+        one.publish();
+        two.publish();
+        assert_eq!(sum(&shared, 3), [0, 5, 7]);
+    }
+}

@@ -80,15 +80,14 @@ pub(crate) fn classify_packet(core: &mut Core, packet: &Descriptor) -> u8 {
 #[cfg(test)]
 mod tests {
     use godwit_chain::Next;
-    use godwit_packet::Descriptor;
 
-    use crate::path::Worker;
-    use crate::path::testing::{FIRST, SECOND, TWO_FUNCTIONS, worker};
+    use super::*;
+    use crate::path::testing::{FIRST, SECOND, Surroundings, TWO_FUNCTIONS};
 
     /// Classifies packets, and returns the groups.
-    fn groups(worker: &mut Worker, packets: &[Descriptor]) -> Vec<(Next, Vec<Descriptor>)> {
+    fn groups(core: &mut Core, packets: &[Descriptor]) -> Vec<(Next, Vec<Descriptor>)> {
         let mut groups = Vec::new();
-        worker.classify.classify(&mut worker.core, packets, |_, group| {
+        Classify::default().classify(core, packets, |_, group| {
             assert!(group.from.is_none());
             groups.push((group.next, group.packets.to_vec()));
         });
@@ -97,15 +96,16 @@ mod tests {
 
     #[test]
     fn packets_of_a_class_are_in_one_group_in_arrival_order() {
-        let mut worker = worker(TWO_FUNCTIONS);
-        let packets = worker.receive_burst();
-        let groups = groups(&mut worker, &packets);
-        let is_low = |packet: &&Descriptor| worker.core.region.frame(packet)[31] < 128;
+        let mut surroundings = Surroundings::new(TWO_FUNCTIONS);
+        let packets = surroundings.arrive();
+        let core = &mut surroundings.core;
+        let groups = groups(core, &packets);
+        let is_low = |packet: &&Descriptor| core.region.frame(packet)[31] < 128;
         for (function, low) in [(FIRST, true), (SECOND, false)] {
             let expected: Vec<Descriptor> = packets.iter().filter(|packet| is_low(packet) == low).copied().collect();
             assert!(!expected.is_empty());
-            let class = worker.core.order.class(&expected[0]);
-            assert!(expected.iter().all(|packet| worker.core.order.class(packet) == class));
+            let class = core.order.class(&expected[0]);
+            assert!(expected.iter().all(|packet| core.order.class(packet) == class));
             assert!(groups.contains(&(Next::Function(function as u16), expected)));
         }
         assert_eq!(groups.len(), 2);
@@ -115,11 +115,12 @@ mod tests {
     fn packets_of_a_port_are_one_group_without_rules() {
         let without_rules =
             TWO_FUNCTIONS.replace("[[class]]\n    name = \"low\"\n    destination = \"10.0.0.0/9\"", "");
-        let mut worker = worker(
+        let mut surroundings = Surroundings::new(
             &without_rules.replace("    class = \"low\"\n    to = \"first\"\n    [[chain]]\n    from = \"left\"\n", ""),
         );
-        let packets = worker.receive_burst();
-        assert_eq!(groups(&mut worker, &packets), [(Next::Function(SECOND as u16), packets)]);
-        assert!(groups(&mut worker, &[]).is_empty());
+        let packets = surroundings.arrive();
+        let core = &mut surroundings.core;
+        assert_eq!(groups(core, &packets), [(Next::Function(SECOND as u16), packets)]);
+        assert!(groups(core, &[]).is_empty());
     }
 }

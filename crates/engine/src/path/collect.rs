@@ -389,13 +389,21 @@ mod tests {
     use godwit_abi::VERDICT_DROP;
 
     use super::*;
-    use crate::path::testing::{FIRST, SECOND, TWO_FUNCTIONS, worker};
+    use crate::path::testing::{FIRST, SECOND, Surroundings, TWO_FUNCTIONS};
+
+    /// Creates a collect component, and one burst of packets.
+    fn collect(configuration: &str) -> (Core, Collect, Vec<Descriptor>) {
+        let mut surroundings = Surroundings::new(configuration);
+        let packets = surroundings.arrive();
+        let allowed = surroundings.core.plan.stages.iter().map(|stage| stage.devices.clone()).collect();
+        let collect = Collect::new(surroundings.devices(), allowed);
+        (surroundings.core, collect, packets)
+    }
 
     #[test]
     fn submitted_packets_return_with_outcomes_and_are_counted() {
-        let mut worker = worker(TWO_FUNCTIONS);
-        let packets = worker.receive_burst();
-        let (core, collect) = (&mut worker.core, &mut worker.collect);
+        let (mut core, mut collect, packets) = collect(TWO_FUNCTIONS);
+        let core = &mut core;
         assert!(!collect.submit(core, LAST_RESORT, 0).unwrap(), "no packet waits");
         for (function, packets) in [(FIRST, &packets[..20]), (SECOND, &packets[20..])] {
             for packet in packets {
@@ -423,9 +431,9 @@ mod tests {
 
     #[test]
     fn stranded_packets_move_to_the_bins_of_the_cpu() {
-        let mut worker = worker(&format!("[packing]\nchunk_packets = 40\nleftover_packets = 1\n{TWO_FUNCTIONS}"));
-        let packets = worker.receive_burst();
-        let (core, collect) = (&mut worker.core, &mut worker.collect);
+        let packing = "[packing]\nchunk_packets = 40\nleftover_packets = 1\n";
+        let (mut core, mut collect, packets) = collect(&format!("{packing}{TWO_FUNCTIONS}"));
+        let core = &mut core;
         let bin = Bin { instance: SECOND as u16, ..Bin::default() };
         collect.stranded.extend(packets.iter().map(|&packet| (bin, packet, 7)));
         assert!(!collect.requeue(core, 0), "the bins are full");

@@ -198,18 +198,24 @@ impl Exit {
 
 #[cfg(test)]
 mod tests {
-    use crate::path::testing::{FIRST, TWO_FUNCTIONS, worker};
-
     use super::*;
+    use crate::path::testing::{FIRST, Surroundings, TWO_FUNCTIONS};
 
     const LEFT: u16 = 0;
     const RIGHT: u16 = 1;
 
+    /// Creates an exit, and one burst of packets.
+    fn exit() -> (Core, Exit, Vec<Descriptor>) {
+        let mut surroundings = Surroundings::new(TWO_FUNCTIONS);
+        let packets = surroundings.arrive();
+        let exit = Exit::new(surroundings.transmitters(), false, Instant::now());
+        (surroundings.core, exit, packets)
+    }
+
     #[test]
     fn packets_leave_in_arrival_order_by_the_chosen_ports() {
-        let mut worker = worker(TWO_FUNCTIONS);
-        let packets = worker.receive_burst();
-        let (core, exit) = (&mut worker.core, &mut worker.exit);
+        let (mut core, mut exit, packets) = exit();
+        let core = &mut core;
         exit.send(core, &packets[32..], LEFT);
         assert_eq!(exit.depart(core, || 64, true).unwrap(), 0, "earlier packets are missing");
         let outcomes: Vec<Outcome> = (0..32).map(|packet| Outcome { port: packet % 2, ..Outcome::default() }).collect();
@@ -228,11 +234,10 @@ mod tests {
 
     #[test]
     fn packets_to_a_missing_port_are_dropped() {
-        let mut worker = worker(TWO_FUNCTIONS);
-        let packets = worker.receive_burst();
-        worker.exit.send(&mut worker.core, &packets, 9);
-        assert_eq!(worker.core.counts.value(DROPPED_PORT), 64);
-        assert_eq!(worker.exit.depart(&mut worker.core, || 64, true).unwrap(), 0);
-        assert_eq!((worker.core.region.allocated(), worker.core.order.in_flight()), (0, 0));
+        let (mut core, mut exit, packets) = exit();
+        exit.send(&mut core, &packets, 9);
+        assert_eq!(core.counts.value(DROPPED_PORT), 64);
+        assert_eq!(exit.depart(&mut core, || 64, true).unwrap(), 0);
+        assert_eq!((core.region.allocated(), core.order.in_flight()), (0, 0));
     }
 }

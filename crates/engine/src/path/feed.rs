@@ -262,8 +262,17 @@ mod tests {
     use godwit_chain::Next;
 
     use super::*;
-    use crate::path::testing::{FIRST, SECOND, TWO_FUNCTIONS, worker};
+    use crate::path::testing::{FIRST, SECOND, Surroundings, TWO_FUNCTIONS};
     use crate::place::LAST_RESORT;
+
+    /// Creates a feed, one burst of packets, and the CPU as their device.
+    fn feed(configuration: &str) -> (Core, Feed, WorkerDevice, Vec<Descriptor>) {
+        let mut surroundings = Surroundings::new(configuration);
+        let packets = surroundings.arrive();
+        let feed = Feed::new(surroundings.host_halves(), true);
+        let device = surroundings.devices().remove(LAST_RESORT);
+        (surroundings.core, feed, device, packets)
+    }
 
     fn group(packets: &[Descriptor]) -> Group<'_> {
         Group { next: Next::Function(FIRST as u16), packets, from: None }
@@ -272,9 +281,8 @@ mod tests {
     #[test]
     fn packets_wait_for_room_in_the_chunk() {
         let packing = "[packing]\nchunk_packets = 40\nleftover_packets = 1\n";
-        let mut worker = worker(&format!("{packing}{TWO_FUNCTIONS}"));
-        let packets = worker.receive_burst();
-        let (core, feed, device) = (&mut worker.core, &mut worker.feed, worker.collect.device(LAST_RESORT));
+        let (mut core, mut feed, mut device, packets) = feed(&format!("{packing}{TWO_FUNCTIONS}"));
+        let (core, device) = (&mut core, &mut device);
         feed.accept(core, FIRST, group(&packets));
         assert!(!feed.is_empty());
         feed.prepare(core, FIRST, &Iteration::default());
@@ -289,9 +297,8 @@ mod tests {
 
     #[test]
     fn functions_have_separate_inputs_and_streams() {
-        let mut worker = worker(TWO_FUNCTIONS);
-        let packets = worker.receive_burst();
-        let (core, feed, device) = (&mut worker.core, &mut worker.feed, worker.collect.device(LAST_RESORT));
+        let (mut core, mut feed, mut device, packets) = feed(TWO_FUNCTIONS);
+        let (core, device) = (&mut core, &mut device);
         feed.accept(core, SECOND, group(&packets[..10]));
         feed.accept(core, FIRST, group(&packets[10..]));
         for function in [FIRST, SECOND] {
@@ -308,10 +315,9 @@ mod tests {
         // All packets bypass IPsec, so the function finishes them on the CPU.
         let ipsec = "kind = \"ipsec\"\n[[function.policy]]\naction = \"bypass\"";
         let text = TWO_FUNCTIONS.replacen("kind = \"echo\"\n    impl = \"scalar\"", ipsec, 1);
-        let mut worker =
-            worker(&text.replace("from = \"first\"\n    to = \"left\"", "from = \"first\"\n    to = \"right\""));
-        let packets = worker.receive_burst();
-        let (core, feed, device) = (&mut worker.core, &mut worker.feed, worker.collect.device(LAST_RESORT));
+        let text = text.replace("from = \"first\"\n    to = \"left\"", "from = \"first\"\n    to = \"right\"");
+        let (mut core, mut feed, mut device, packets) = feed(&text);
+        let (core, device) = (&mut core, &mut device);
         feed.accept(core, FIRST, group(&packets));
         feed.prepare(core, FIRST, &Iteration::default());
         let packed = feed.pack(core, FIRST, device, 0);

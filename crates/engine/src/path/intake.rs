@@ -160,37 +160,50 @@ impl Intake {
 
 #[cfg(test)]
 mod tests {
-    use crate::observe::counters::RECEIVED;
-    use crate::path::testing::{TWO_FUNCTIONS, worker};
+    use godwit_packet::Descriptor;
+
+    use super::*;
+    use crate::path::testing::{Surroundings, TWO_FUNCTIONS};
+
+    /// Creates an intake with the receive queues of a configuration.
+    fn intake(configuration: &str, has_packet_clock: bool) -> (Core, Intake) {
+        let mut surroundings = Surroundings::new(configuration);
+        let guard = Guard::new(surroundings.core.plan.stages.iter().map(|stage| &stage.function));
+        let intake = Intake::new(surroundings.receivers(), guard, 64, has_packet_clock);
+        (surroundings.core, intake)
+    }
+
+    fn receive(intake: &mut Intake, core: &mut Core) -> Vec<Descriptor> {
+        intake.receive(core, 0, 0, false).unwrap().descriptors.clone()
+    }
 
     #[test]
     fn packets_get_consecutive_slots_until_the_source_ends() {
-        let mut worker = worker(TWO_FUNCTIONS);
-        let packets = worker.receive_burst();
+        let (mut core, mut intake) = intake(TWO_FUNCTIONS, false);
+        let packets = receive(&mut intake, &mut core);
         assert_eq!(packets.len(), 64);
         assert!((0..).zip(&packets).all(|(order, packet)| packet.order == order && packet.port == 0));
-        assert_eq!((worker.core.order.in_flight(), worker.core.counts.value(RECEIVED)), (64, 64));
-        assert!(worker.receive_burst().is_empty() && worker.intake.has_ended());
-        assert_eq!(worker.intake.sequence_next(), u64::MAX);
-        worker.intake.publish();
-        assert_eq!(worker.intake.published()[0].read().received_packets, 64);
+        assert_eq!((core.order.in_flight(), core.counts.value(RECEIVED)), (64, 64));
+        assert!(receive(&mut intake, &mut core).is_empty() && intake.has_ended());
+        assert_eq!(intake.sequence_next(), u64::MAX);
+        intake.publish();
+        assert_eq!(intake.published()[0].read().received_packets, 64);
     }
 
     #[test]
     fn nothing_is_received_while_the_order_ring_is_full_or_after_a_stop() {
-        let mut worker = worker(&TWO_FUNCTIONS.replace(" packets = 64", " packets = 4096"));
-        while !worker.receive_burst().is_empty() {}
-        assert_eq!((worker.core.order.room(), worker.core.order.in_flight()), (0, 1024));
-        assert!(!worker.intake.has_no_more(false) && worker.intake.has_no_more(true));
+        let (mut core, mut intake) = intake(&TWO_FUNCTIONS.replace(" packets = 64", " packets = 4096"), false);
+        while !receive(&mut intake, &mut core).is_empty() {}
+        assert_eq!((core.order.room(), core.order.in_flight()), (0, 1024));
+        assert!(!intake.has_no_more(false) && intake.has_no_more(true));
     }
 
     #[test]
     fn replay_uses_the_time_of_its_packets() {
-        let mut worker = worker(TWO_FUNCTIONS);
-        assert_eq!(worker.intake.packets_ns(7), 7);
-        worker.intake.packet_clock_ns = Some(0);
-        worker.receive_burst();
-        let latest_ns = worker.intake.batch.stamps.iter().map(|stamp| stamp.time_ns).max();
-        assert_eq!(Some(worker.intake.packets_ns(7)), latest_ns);
+        assert_eq!(intake(TWO_FUNCTIONS, false).1.packets_ns(7), 7);
+        let (mut core, mut intake) = intake(TWO_FUNCTIONS, true);
+        receive(&mut intake, &mut core);
+        let latest_ns = intake.batch.stamps.iter().map(|stamp| stamp.time_ns).max();
+        assert_eq!(Some(intake.packets_ns(7)), latest_ns);
     }
 }

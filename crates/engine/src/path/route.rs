@@ -76,7 +76,7 @@ mod tests {
 
     use super::*;
     use crate::observe::counters::DROPPED;
-    use crate::path::testing::{FIRST, TWO_FUNCTIONS, worker};
+    use crate::path::testing::{FIRST, Surroundings, TWO_FUNCTIONS};
 
     /// Returns a configuration whose first function has drop reasons and two verdicts. The verdicts
     /// lead to different functions or ports.
@@ -89,13 +89,13 @@ mod tests {
 
     #[test]
     fn packets_are_grouped_by_next_stage_and_counted_by_verdict() {
-        let mut worker = worker(&configuration());
-        let packets = worker.receive_burst();
-        let core = &mut worker.core;
+        let mut surroundings = Surroundings::new(&configuration());
+        let packets = surroundings.arrive();
+        let core = &mut surroundings.core;
         let mut outcomes: Vec<Outcome> = (0..64).map(|packet| Outcome::verdict((packet % 3 == 0).into())).collect();
         outcomes[5] = Outcome::drop(1);
         let mut groups = Vec::new();
-        worker.route.decide(core, FIRST, &packets, &outcomes, |_, group| {
+        Route::default().decide(core, FIRST, &packets, &outcomes, |_, group| {
             let (function, outcomes) = group.from.expect("the packets come from a function");
             assert_eq!((function, outcomes.len()), (FIRST, group.packets.len()));
             groups.push((group.next, group.packets.to_vec()));

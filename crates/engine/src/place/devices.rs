@@ -217,3 +217,42 @@ pub(crate) struct DeviceView {
 pub(crate) fn is_used(config: &Config, device: &str) -> bool {
     config.functions.iter().any(|function| function.devices.iter().any(|id| id == device))
 }
+
+#[cfg(test)]
+mod tests {
+    use std::path::Path;
+
+    use godwit_packet::Descriptor;
+
+    use super::*;
+    use crate::path::testing::{FIRST, SECOND, TWO_FUNCTIONS};
+
+    #[test]
+    fn functions_without_a_device_run_on_the_cpu() {
+        let config = Config::parse(TWO_FUNCTIONS, "test", Path::new(".")).unwrap();
+        assert!(is_used(&config, "cpu") && !is_used(&config, "cuda:0"));
+        let arena = Arena::new(config.arena.clone(), 1).unwrap();
+        let devices = Devices::load(&config, &arena, None, &[None, None]).unwrap();
+        assert_eq!((devices.ids(), devices.views().len()), (vec!["cpu"], 1));
+        assert!(devices.placement.iter().all(|devices| **devices == [LAST_RESORT]));
+        assert_eq!((devices.choices().len(), devices.views()[LAST_RESORT].choices.len()), (2, 2));
+        assert!(devices.chains.iter().all(Option::is_none), "the CPU executes no part of the chain");
+        let mut warnings = Vec::new();
+        let chains = devices.take_chain(&config.functions, &config.chain, 1, &mut warnings).unwrap();
+        assert!(chains == [None] && warnings.is_empty());
+    }
+
+    #[test]
+    fn every_worker_has_its_own_batches() {
+        let config = Config::parse(TWO_FUNCTIONS, "test", Path::new(".")).unwrap();
+        let arena = Arena::new(config.arena.clone(), 1).unwrap();
+        let devices = Devices::load(&config, &arena, None, &[None, None]).unwrap();
+        let kernel = config.functions[FIRST].function.contract().bin_kernel();
+        let streams = [FIRST, SECOND].map(|function| Stream { instance: function as u16, kernel, row: 0 });
+        let mut workers = [(), ()].map(|()| devices.worker_devices(&streams).unwrap().remove(LAST_RESORT));
+        workers[0].packer.insert(0, SECOND as u16, 0, Descriptor::default(), 0);
+        assert_eq!((workers[0].packer.waiting(), workers[1].packer.waiting()), (1, 0));
+        assert!(!workers[0].is_empty() && workers[1].is_empty());
+        assert!(!workers[0].is_due(0, false, false) && workers[0].is_due(0, true, false));
+    }
+}

@@ -205,3 +205,40 @@ impl ChainPlan {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::path::testing::{FIRST, SECOND, TWO_FUNCTIONS, chain_plan};
+
+    #[test]
+    fn the_first_stage_follows_from_port_and_class() {
+        let plan = chain_plan(TWO_FUNCTIONS);
+        let entries = |port: u8| -> Vec<Next> {
+            plan.entries.of_port(port).iter().map(|&number| plan.entries.stage(number)).collect()
+        };
+        // Class 0 contains the packets that match no rule.
+        assert_eq!(entries(0), [SECOND, FIRST].map(|function| Next::Function(function as u16)));
+        assert_eq!(entries(1), [Next::None; 2]);
+        assert!(plan.gates.is_empty() && plan.stages.iter().all(|stage| !stage.is_routed_by_class));
+    }
+
+    #[test]
+    fn a_function_that_needs_arrival_order_has_a_gate_if_another_precedes_it() {
+        let (before, second) = TWO_FUNCTIONS.split_once("name = \"second\"").unwrap();
+        let ipsec = "kind = \"ipsec\"\n[[function.policy]]\naction = \"bypass\"";
+        let second = second.replacen("kind = \"echo\"\n    impl = \"scalar\"", ipsec, 1);
+        let text = format!("{before}name = \"second\"{second}");
+        let from_port = chain_plan(&text);
+        assert_eq!((&from_port.gates[..], from_port.stages[SECOND].gate), (&[SECOND][..], None));
+        let after_first = chain_plan(&text.replacen(
+            "from = \"first\"\n    to = \"left\"",
+            "from = \"first\"\n    to = \"second\"",
+            1,
+        ));
+        let stage = |function: usize| &after_first.stages[function];
+        assert_eq!(after_first.sequence, [FIRST, SECOND]);
+        assert_eq!((stage(FIRST).gate, stage(SECOND).gate), (None, Some(0)));
+        assert_eq!((stage(SECOND).progress, stage(SECOND).progress_inside()), (Order::after(0), Order::after(1)));
+    }
+}

@@ -163,15 +163,15 @@ impl WorkerChange {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::path::testing::{TWO_FUNCTIONS, plan};
+    use crate::path::testing::{TWO_FUNCTIONS, chain_plan};
 
     #[test]
     fn worker_takes_a_plan_when_earlier_packets_are_gone() {
-        let changes = PlanChanges::new(plan(TWO_FUNCTIONS), 1);
+        let changes = PlanChanges::new(chain_plan(TWO_FUNCTIONS), 1);
         let mut worker = changes.of_worker(0);
         let packets = [1, 2].map(|buffer| Descriptor { buffer, ..Descriptor::default() });
         assert!(!worker.is_requested() && !worker.hold(&packets));
-        let plan = plan(TWO_FUNCTIONS);
+        let plan = chain_plan(TWO_FUNCTIONS);
         changes.ask(1, Arc::clone(&plan));
         assert!(worker.is_requested() && worker.take(10, 8, 1000).is_none());
         assert!(worker.drains() && worker.hold(&packets));

@@ -9,7 +9,7 @@ pub(super) struct Room {
     pub(super) headroom_bytes: u16,
     pub(super) tailroom_bytes: u16,
     /// Number of tailroom bytes that a frame does not need, by the frame length modulo 16. See
-    /// [`Contract::tailroom_saved`](crate::Contract::tailroom_saved).
+    /// [`Function::tailroom_saved`](crate::Function::tailroom_saved).
     pub(super) tailroom_saved: [u8; 16],
 }
 

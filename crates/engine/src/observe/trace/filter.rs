@@ -154,3 +154,51 @@ fn each<T>(
     let read = |term: &Term| read(term).map(Some).map_err(|error| Error::request(format_args!("`{key}`: {error}")));
     terms(keys, key)?.map_or_else(|| Ok(vec![None]), |terms| terms.iter().map(read).collect())
 }
+
+#[cfg(test)]
+mod tests {
+    use godwit_test_support::FrameBuilder;
+    use serde_json::json;
+
+    use super::*;
+
+    fn read(request: &Value) -> Result<Request, Error> {
+        Request::read(request, &["lan".to_owned(), "wan".to_owned()], &["other".to_owned(), "dns".to_owned()])
+    }
+
+    #[test]
+    fn a_packet_must_meet_every_condition_of_a_filter() {
+        let frame = FrameBuilder::new().ipv4([192, 0, 2, 1], [10, 0, 0, 1]).udp([1000, 53], b"query");
+        let parsed = godwit_wire::parse(&frame);
+        for (filter, port, class, fits) in [
+            (json!({}), 0, "other", true),
+            (json!({ "port": "wan" }), 0, "other", false),
+            (json!({ "port": ["lan", "wan"], "class": "dns" }), 1, "dns", true),
+            (json!({ "class": "dns" }), 1, "other", false),
+            (json!({ "destination": "10.0.0.0/8", "protocol": "udp", "destination_ports": "50-60" }), 0, "other", true),
+            (json!({ "destination": ["11.0.0.0/8", "10.0.0.1"], "source": "192.0.2.0/24" }), 0, "other", true),
+            (json!({ "destination": "10.0.0.0/8", "protocol": "tcp" }), 0, "other", false),
+        ] {
+            let filter_of = read(&json!({ "filter": filter })).unwrap().filter;
+            assert_eq!(filter_of.fits_port(port) && filter_of.fits(&parsed, class), fits, "{filter}");
+        }
+    }
+
+    #[test]
+    fn invalid_requests_are_refused_with_the_valid_values() {
+        for (request, part) in [
+            (json!([]), "must be a JSON object"),
+            (json!({ "count": 0 }), "from 1 to"),
+            (json!({ "dropped": 1 }), "true or false"),
+            (json!({ "cuont": 1 }), "count"),
+            (json!({ "filter": { "port": "dmz" } }), "wan"),
+            (json!({ "filter": { "class": [] } }), "matches no packet"),
+            (json!({ "filter": { "protocol": "icmp", "destination_ports": 53 } }), "protocols with ports"),
+        ] {
+            let error = read(&request).unwrap_err().to_string();
+            assert!(error.contains(part), "{request}: {error}");
+        }
+        let request = read(&json!({ "command": "trace", "count": 3, "frames": true })).unwrap();
+        assert_eq!((request.count, request.dropped, request.frames), (3, false, true));
+    }
+}

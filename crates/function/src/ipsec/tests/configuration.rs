@@ -279,6 +279,22 @@ fn room_equals_the_needs_of_the_sas() {
 }
 
 #[test]
+fn saved_tailroom_is_within_the_tailroom() {
+    for (name, text) in all_suites() {
+        let sa = |mode: &str| stanza("out", &format!("{text}mode = \"{mode}\"\n"));
+        let other = sa("transport").replace("\"a\"", "\"b\"").replace("4096", "4097").replace("\"3031", "\"aa31");
+        let two = sa("tunnel") + &other;
+        for sas in [sa("tunnel"), sa("transport"), two] {
+            for configured in ["", "tailroom_bytes = 1\n", "tailroom_bytes = 64\n"] {
+                let function = ipsec(&format!("{configured}{sas}"));
+                let saved = function.tailroom_saved().into_iter().max().map(u16::from);
+                assert!(saved <= Some(function.tailroom_bytes()), "{name}: {configured}{sas}");
+            }
+        }
+    }
+}
+
+#[test]
 fn the_image_has_the_layout_of_image_h() {
     let selectors = "selectors = [{}, { source = \"10.0.0.0/8\", protocol = 6, destination_ports = \"80-81\" }]";
     let function = ipsec(&(sa("west", 0x1001, "out", "") + &sa("east", 0x2001, "in", selectors)));
