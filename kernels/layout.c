@@ -62,6 +62,7 @@ static const gw_layout_row rows[] = {
     FIELD(gw_bin_call, outcomes),
     FIELD(gw_bin_call, count),
     FIELD(gw_bin_call, variant),
+    FIELD(gw_bin_call, counters),
 };
 
 const gw_layout_row *gw_layout(gw_u64 *count);

@@ -106,6 +106,9 @@ GW_LANE gw_u32 gw_local_add(gw_u32 *word, gw_u32 value)
     return atomicAdd(word, value);
 }
 
+/* Adds a number to a word that all work-groups share, and returns the old value. */
+#define gw_global_add(word, value) atomicAdd((gw_u32 *)(word), (value))
+
 GW_LANE void gw_local_min(gw_u32 *word, gw_u32 value)
 {
     atomicMin(word, value);

@@ -9,6 +9,9 @@ typedef struct gw_lane {
     const GW_GLOBAL gw_u8 *image; /* the function's table image, 64-byte aligned */
     gw_u64 parameter;             /* value from the part of the function that runs on the CPU */
     gw_u32 variant;               /* kind of processing, the same for all packets of a batch */
+#ifndef gw_global_add
+    gw_u64 *counters; /* counters of the function on this worker */
+#endif
 } gw_lane;
 
 /* Inputs of a function that processes a batch of packets with all threads of a work-group. Each
@@ -23,6 +26,29 @@ typedef struct gw_work {
     gw_u32 variant;      /* the same for all packets of the batch */
     gw_u32 length_bytes; /* length of the longest frame */
 } gw_work;
+
+/*
+ * Adds a number to a counter of the function. The header that is generated from the declaration of
+ * a function calls it for each declared counter.
+ *
+ * Each worker of the CPU has its own counters. The work-groups of another device share the counters
+ * in the table image, which begin at `offset`. A counter has 64 bits, and not all devices can add
+ * 64 bits at once. The packet whose addition overflows the lower half adds the carry.
+ */
+GW_LANE void gw_count(const gw_lane *lane, gw_u32 offset, gw_u32 index, gw_u32 value)
+{
+#ifdef gw_global_add
+    volatile GW_GLOBAL gw_u32 *halves =
+        (volatile GW_GLOBAL gw_u32 *)(lane->image + offset) + 2 * index;
+    const gw_u32 before = gw_global_add(halves, value);
+    if (before + value < before) {
+        gw_global_add(halves + 1, 1u);
+    }
+#else
+    (void)offset;
+    lane->counters[index] += value;
+#endif
+}
 
 /* Returns the first byte of a packet's frame. */
 GW_LANE GW_GLOBAL gw_u8 *gw_frame(const gw_lane *lane, const gw_descriptor *descriptor)

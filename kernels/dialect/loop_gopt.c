@@ -51,6 +51,7 @@ static __attribute__((noinline, flatten)) void gw_bin_NAME(const gw_bin_call *ca
     const gw_u32 count = call->count;
     const gw_u32 variant = call->variant;
     const gw_u32 group = call->group;
+    gw_u64 *counters = call->counters;
 
     /* Prefetch the frames of the first packets. The loop below prefetches the frames of all later
      * packets. */
@@ -76,7 +77,7 @@ static __attribute__((noinline, flatten)) void gw_bin_NAME(const gw_bin_call *ca
          * between packets. */
         gw_u8 *buffer = arena + (gw_u64)descriptor->buffer * GW_BUFFER_UNIT;
         const gw_u64 parameter = parameters[i];
-        const gw_lane lane = {buffer, image, parameter, variant};
+        const gw_lane lane = {buffer, image, parameter, variant, counters};
         gw_NAME_packet(&lane, descriptor, outcome);
     }
 }

@@ -18,6 +18,7 @@ typedef struct gw_bin_call {
     gw_u32 count;               /* packets in the batch */
     gw_u32 variant;
     gw_u32 group; /* number of interleaved packets; 1: none; 0: none, but frames are prefetched */
+    gw_u64 *counters; /* counters of the function on this worker */
 } gw_bin_call;
 
 /* Number of packets by which the loop prefetches table data ahead of its use. With 900,000 prefixes
@@ -40,7 +41,7 @@ static inline __attribute__((always_inline)) void gw_bin_loop(const gw_bin_call 
     const gw_u64 *parameters = call->parameters;
     gw_outcome *outcomes = call->outcomes;
     const gw_u32 count = call->count;
-    gw_lane lane = {.image = call->image, .variant = variant};
+    gw_lane lane = {.image = call->image, .variant = variant, .counters = call->counters};
     gw_lane ahead = lane;
 
     for (gw_u32 i = 0; i < GW_AHEAD && i < count; i++) {

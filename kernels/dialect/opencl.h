@@ -71,6 +71,9 @@ GW_LANE gw_u32 gw_lane_count(void)
 #define gw_local_min(word, value) ((void)atomic_min((volatile __local gw_u32 *)(word), (value)))
 #define gw_local_max(word, value) ((void)atomic_max((volatile __local gw_u32 *)(word), (value)))
 
+/* Adds a number to a word that all work-groups share, and returns the old value. */
+#define gw_global_add(word, value) atomic_add((word), (value))
+
 #define GW_EXPENSIVE(address) ((void)(address))
 #define GW_FETCH(address)     ((void)(address))
 

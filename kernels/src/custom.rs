@@ -40,6 +40,8 @@ pub struct CustomKernel {
     /// Compiled versions of the kernel for the x86-64 levels that this machine supports, in
     /// ascending order.
     pub levels: &'static [Level],
+    /// The kernel without optimisation.
+    pub reference: &'static Level,
     /// Whether packets can be interleaved.
     pub interleaves: bool,
     /// Source text of the function, for devices that compile it at run time.

@@ -29,6 +29,9 @@ pub struct BinCall {
     /// processes one packet after another, and with 0 it also prefetches frames. Other kernels
     /// ignore this field.
     pub group: u32,
+    /// Counters that the kernel increments, one per counter of
+    /// `godwit_declare::Contract::kernel_counters`. The pointer may be null if there are none.
+    pub counters: *mut u64,
 }
 
 /// Number of cache lines that one simulated lookup of [`Level::probe`] reads (`GW_PROBE_READS` in

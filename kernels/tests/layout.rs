@@ -50,7 +50,7 @@ fn rust_layout() -> Vec<(String, usize)> {
     layout!("gw_chain_stage", ChainStage, kernel variant);
     layout!("gw_mailbox", Mailbox, stop extent finished running);
     layout!("gw_bin_call", BinCall,
-        arena image descriptors parameters outcomes count variant);
+        arena image descriptors parameters outcomes count variant counters);
     rows
 }
 

@@ -41,7 +41,7 @@ impl std::fmt::Display for Form {
 pub fn forms(compiled: &Compiled) -> Vec<Form> {
     let groups = if compiled.kernel.interleaves { &GROUPS[..] } else { &GROUPS[..1] };
     let of_level = |level: &'static Level| groups.iter().map(move |&group| Form { level, group, is_reference: false });
-    let mut forms = vec![Form { level: compiled.reference, group: 0, is_reference: true }];
+    let mut forms = vec![Form { level: compiled.kernel.reference, group: 0, is_reference: true }];
     forms.extend(compiled.kernel.levels.iter().flat_map(of_level));
     forms
 }
@@ -81,11 +81,18 @@ impl Guarded {
     }
 
     /// Runs a form of the kernel on a bin of frames. Every second frame begins at the front of its
-    /// buffer, after the headroom that the function declares. The others end at its end.
+    /// buffer, after the headroom that the function declares. The others end at its end. Returns the
+    /// results and the values of the counters.
     ///
     /// # Panics
     /// Panics if there are more frames than [`BIN_PACKETS`], or if a frame is too long.
-    pub fn run(&mut self, form: &Form, compiled: &Compiled, image: ImageRef<'_>, frames: &[Vec<u8>]) -> Vec<Answer> {
+    pub fn run(
+        &mut self,
+        form: &Form,
+        compiled: &Compiled,
+        image: ImageRef<'_>,
+        frames: &[Vec<u8>],
+    ) -> (Vec<Answer>, Vec<u64>) {
         assert!(frames.len() <= BIN_PACKETS);
         let (headroom, tailroom) =
             (usize::from(compiled.contract.headroom_bytes), usize::from(compiled.contract.tailroom_bytes));
@@ -105,6 +112,7 @@ impl Guarded {
         let before = descriptors.clone();
         let parameters = vec![0; frames.len()];
         let mut outcomes = vec![Outcome::default(); frames.len()];
+        let mut counters = vec![0; compiled.contract.kernel_counters.count];
         let call = BinCall {
             arena: self.base.as_ptr(),
             image: image.as_ptr(),
@@ -114,25 +122,25 @@ impl Guarded {
             count: frames.len() as u32,
             variant: 0,
             group: form.group,
+            counters: counters.as_mut_ptr(),
         };
         // SAFETY: `forms` returns only levels that the machine supports. Every descriptor names its
         // own slot of the mapping, which is borrowed exclusively, and its frame lies within it. The
         // arrays have `count` elements. The image belongs to the function.
         unsafe { form.level.run_bin(compiled.kernel.text.number, &call) };
         let answers = descriptors.iter().zip(&before).zip(outcomes).enumerate();
-        answers
-            .map(|(index, ((after, before), outcome))| {
-                let start = usize::from(after.head);
-                let slot = self.slot_mut(index);
-                let end = (start + usize::from(after.length)).min(slot.len());
-                Answer {
-                    outcome,
-                    moved: i32::from(after.head) - i32::from(before.head),
-                    frame: slot[start.min(end)..end].to_vec(),
-                    is_new: false,
-                }
-            })
-            .collect()
+        let answers = answers.map(|(index, ((after, before), outcome))| {
+            let start = usize::from(after.head);
+            let slot = self.slot_mut(index);
+            let end = (start + usize::from(after.length)).min(slot.len());
+            Answer {
+                outcome,
+                moved: i32::from(after.head) - i32::from(before.head),
+                frame: slot[start.min(end)..end].to_vec(),
+                is_new: false,
+            }
+        });
+        (answers.collect(), counters)
     }
 
     fn slot_mut(&mut self, index: usize) -> &mut [u8] {

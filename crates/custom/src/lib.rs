@@ -42,7 +42,6 @@ use std::sync::{Mutex, PoisonError};
 
 use godwit_abi::{Descriptor, Outcome};
 use godwit_declare::{Contract, Declaration, Shape, generate};
-use godwit_kernels::Level;
 use godwit_kernels::custom::{CustomKernel, CustomText};
 use godwit_packet::ImageRef;
 
@@ -64,8 +63,6 @@ pub struct Compiled {
     pub contract: &'static Contract,
     /// The kernel.
     pub kernel: CustomKernel,
-    /// The kernel without optimisation.
-    pub(crate) reference: &'static Level,
     /// Whether the libraries of the function were compiled or came from the cache.
     pub origin: Origin,
 }
@@ -94,7 +91,7 @@ impl Compiled {
         parameter: u64,
     ) -> Outcome {
         let number = self.kernel.text.number;
-        reference::run_one(self.reference, number, image, buffer, descriptor, variant, parameter)
+        reference::run_one(self.kernel.reference, number, image, buffer, descriptor, variant, parameter)
     }
 }
 
@@ -143,8 +140,12 @@ pub fn load(path: &Path, sha256: Option<&str>) -> Result<&'static Compiled, Erro
     let compiled = Box::leak(Box::new(Compiled {
         declaration,
         contract: generate::contract(declaration, Some(number)),
-        kernel: CustomKernel { levels: functions.levels, interleaves: functions.interleaves, text },
-        reference: functions.reference,
+        kernel: CustomKernel {
+            levels: functions.levels,
+            reference: functions.reference,
+            interleaves: functions.interleaves,
+            text,
+        },
         origin: if libraries.is_compiled { Origin::Compiler } else { Origin::Cache },
     }));
     loaded.push((digest, compiled));
@@ -187,9 +188,18 @@ pub fn declare(path: &Path, text: &str) -> Result<Declaration, Error> {
     if !declaration.records.is_empty() || !declaration.commands.is_empty() || declaration.alias.is_some() {
         return built_in("`[structs]` or `[commands]`");
     }
-    if declaration.flows.is_some() || !declaration.counters.is_empty() {
-        let message = "`[flows]` and `[counters]` are not available to functions of users".to_owned();
+    if declaration.flows.is_some() {
+        let message = "`[flows]` is not available to functions of users".to_owned();
         return Err(at(declaration.line, message));
+    }
+    if let Some(counter) = declaration.counters.iter().find(|counter| counter.array.is_some()) {
+        let name = &counter.name;
+        return Err(at(
+            declaration.line,
+            format!(
+                "counters.{name}: arrays of counters belong to built-in functions only: remove `verdict` and `size`"
+            ),
+        ));
     }
     let shapes = [Shape::Lpm6, Shape::Strings];
     if let Some(table) = declaration.tables.iter().find(|table| shapes.contains(&table.shape)) {

@@ -1,6 +1,7 @@
 //! Runs a kernel on a single packet outside the arena, which is the shared memory of all packets.
 
 use godwit_abi::{BUFFER_UNIT_BYTES, Descriptor, Outcome};
+use godwit_declare::Contract;
 use godwit_kernels::{BinCall, Level};
 use godwit_packet::ImageRef;
 
@@ -29,7 +30,8 @@ pub fn run_built_in(
     run_one(level, number, image, buffer, descriptor, variant, parameter)
 }
 
-/// Runs a kernel on one packet. `buffer` is the whole buffer of the packet.
+/// Runs a kernel on one packet. `buffer` is the whole buffer of the packet. The counters of the
+/// kernel are lost.
 ///
 /// # Panics
 /// Panics if the frame does not lie within the buffer.
@@ -48,6 +50,7 @@ pub(crate) fn run_one(
     bytes[..buffer.len()].copy_from_slice(buffer);
     let mut moved = Descriptor { buffer: 0, room: units.len().min(255) as u8, ..*descriptor };
     let mut outcome = Outcome::default();
+    let mut counters = [0; Contract::KERNEL_COUNTERS_MAX];
     let call = BinCall {
         arena: units.as_mut_ptr().cast(),
         image: image.as_ptr(),
@@ -57,6 +60,7 @@ pub(crate) fn run_one(
         count: 1,
         variant: variant.into(),
         group: 1,
+        counters: counters.as_mut_ptr(),
     };
     // SAFETY: the only descriptor names the buffer at the start of the arena, and its frame lies
     // within it. The level is supported, because `load` takes only such levels.

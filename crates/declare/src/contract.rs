@@ -1,5 +1,7 @@
 //! Contracts, which describe packet functions to the other parts of Godwit.
 
+use std::ops::Range;
+
 use crate::HostUse;
 
 /// Contract of a packet function. It tells what the function reads and writes, and lists the
@@ -41,8 +43,11 @@ pub struct Contract {
     /// Maximum number of bytes that the function appends to a frame.
     pub tailroom_bytes: u16,
     /// Counters of the function, in addition to the counters of verdicts and drop reasons. The
-    /// function returns their values in this order.
+    /// counters that the kernel increments come first. The function returns the values of all
+    /// others in this order.
     pub counters: &'static [Counter],
+    /// Counters that the kernel increments.
+    pub kernel_counters: KernelCounters,
     /// Standard or paper that the function implements.
     pub spec: &'static str,
 }
@@ -67,6 +72,23 @@ pub struct Drop {
     pub sentence: &'static str,
 }
 
+/// Memory of the counters that a kernel increments. The CPU counts in memory of each worker. Other
+/// devices count in their copy of the function's table image.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct KernelCounters {
+    /// Offset of the first counter in the table image, in bytes. It is a multiple of 64.
+    pub offset: usize,
+    /// Number of counters. Each one has 8 bytes.
+    pub count: usize,
+}
+
+impl KernelCounters {
+    /// Returns the range of bytes that the counters occupy in the table image.
+    pub fn bytes(&self) -> Range<usize> {
+        self.offset..self.offset + 8 * self.count
+    }
+}
+
 /// A counter of a function. Its value is the sum over all workers.
 #[derive(Debug)]
 pub struct Counter {
@@ -81,6 +103,9 @@ pub struct Counter {
 impl Contract {
     /// Value of `reads_bytes` and `writes_bytes` for whole frames of any length.
     pub const ALL: u16 = u16::MAX;
+
+    /// Maximum number of counters that a kernel increments.
+    pub const KERNEL_COUNTERS_MAX: usize = 64;
 
     /// Kernel number for batches of packets whose function has no kernel. Devices ignore such
     /// batches.

@@ -425,6 +425,12 @@ impl Declaration {
         self.records.iter().any(|record| record.name == "image")
     }
 
+    /// Returns the number of counters that the kernel increments. These are all declared counters,
+    /// unless Rust code of the function builds its tables or replaces its kernel.
+    pub fn kernel_counters(&self) -> usize {
+        if self.has_kernel && !self.has_own_image() { self.counters.len() } else { 0 }
+    }
+
     /// Returns whether the function must see packets in arrival order on the CPU. Functions with
     /// flows need this order.
     pub fn needs_order(&self) -> bool {

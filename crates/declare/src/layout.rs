@@ -1,6 +1,7 @@
 //! Memory layout of structs and of the binary image of a function's tables. The layout follows the
 //! rules of C compilers.
 
+use crate::contract::KernelCounters;
 use crate::declaration::{Declaration, Flows, Param, ParamShape, Record};
 use crate::error::PaddingError;
 use crate::types::{Field, FieldType, Scalar};
@@ -91,7 +92,7 @@ const PART_ALIGN_BYTES: usize = 64;
 ///
 /// ```text
 /// 0        16                    64 * n
-/// | header | parameters          | header of each table, 128 bytes | ... the tables
+/// | header | parameters          | header of each table, 128 bytes | counters | ... the tables
 /// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ImageLayout {
@@ -104,7 +105,9 @@ pub struct ImageLayout {
     pub params_bytes: usize,
     /// Offset of the header of each table in the image, in bytes.
     pub tables: Vec<usize>,
-    /// Size of all headers, in bytes. It is also the offset of the first table.
+    /// Counters that the kernel increments on devices other than the CPU.
+    pub counters: KernelCounters,
+    /// Size of these parts, in bytes. It is also the offset of the first table.
     pub bytes: usize,
 }
 
@@ -125,13 +128,15 @@ impl ImageLayout {
         let tables_offset = (HEADER_BYTES + params_bytes).next_multiple_of(PART_ALIGN_BYTES);
         let tables: Vec<usize> =
             (0..declaration.tables.len()).map(|index| tables_offset + index * TABLE_HEADER_BYTES).collect();
-        let bytes = tables_offset + tables.len() * TABLE_HEADER_BYTES;
-        Self { params_offset: HEADER_BYTES, params, params_bytes, tables, bytes }
+        let offset = tables_offset + tables.len() * TABLE_HEADER_BYTES;
+        let counters = KernelCounters { offset, count: declaration.kernel_counters() };
+        let bytes = counters.bytes().end.next_multiple_of(PART_ALIGN_BYTES);
+        Self { params_offset: HEADER_BYTES, params, params_bytes, tables, counters, bytes }
     }
 
     /// Returns whether the function needs an image.
     pub fn is_needed(declaration: &Declaration) -> bool {
-        !declaration.params.is_empty() || !declaration.tables.is_empty()
+        !declaration.params.is_empty() || !declaration.tables.is_empty() || declaration.kernel_counters() > 0
     }
 }
 

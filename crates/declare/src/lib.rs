@@ -35,7 +35,7 @@ mod types;
 pub mod value;
 pub mod words;
 
-pub use contract::{Contract, Counter, Drop, Verdict};
+pub use contract::{Contract, Counter, Drop, KernelCounters, Verdict};
 pub use declaration::{
     Column, Command, CommandArgument, Constant, CounterDeclaration, Declaration, DropDeclaration, Extent, FlowLimit,
     Flows, Form, HostUse, Param, ParamShape, Record, Resource, Shape, Table, TestDeclaration, VerdictDeclaration,

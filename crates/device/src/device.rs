@@ -115,6 +115,14 @@ pub trait Device: Send + Sync {
     /// function, for reports.
     fn choices(&self) -> Vec<Choice>;
 
+    /// Returns the values of the counters that the kernel of program `program` has incremented on
+    /// this device ([`Program::counter_bytes`]). After the end of all submissions the values are
+    /// exact. A lost device returns the last known values.
+    fn counters(&self, program: usize) -> Vec<u64> {
+        let _ = program;
+        Vec::new()
+    }
+
     /// Copies the changed bytes `range` of the tables of program `program` ([`Program::image`]) to
     /// the device. Kernels that start after the call see the new bytes. Does nothing if the device
     /// reads the tables in host memory, or if it is lost. Waits for the copy, but neither for

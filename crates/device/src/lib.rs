@@ -23,6 +23,7 @@
 mod bytes;
 mod chain;
 mod check;
+mod counters;
 pub mod cpu;
 pub mod cuda;
 mod device;

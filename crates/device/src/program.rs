@@ -1,5 +1,6 @@
 //! Configured packet functions, with the properties that a device must know to run them.
 
+use std::ops::Range;
 use std::sync::Arc;
 
 use godwit_abi::{Descriptor, Outcome};
@@ -22,6 +23,12 @@ pub trait Program: Send + Sync {
 
     /// Returns the tables of the function as bytes, which are the same on every device.
     fn image(&self) -> ImageRef<'_>;
+
+    /// Returns the bytes of the image in which the kernel counts on devices other than the CPU.
+    /// Each counter has 8 bytes. The range is empty if the kernel has no counters.
+    fn counter_bytes(&self) -> Range<usize> {
+        0..0
+    }
 
     /// Returns a kind of processing that the tables of the function support. Devices use it in
     /// measurements that select the fastest compiled version of the kernel.

@@ -162,6 +162,7 @@ fn measure_lookups(function: &Ndn, frames: &[Vec<u8>]) {
                         count: count as u32,
                         variant: 0,
                         group,
+                        counters: std::ptr::null_mut(),
                     };
                     // SAFETY: the level is supported. The descriptors belong to a region that is
                     // mutably borrowed, the arrays have `count` elements, and the image belongs to

@@ -11,6 +11,8 @@ truncated = "The frame ends before its headers, or before the inner Ethernet hea
 fragment  = "The packet is a fragment. A tunnel endpoint must not create fragments."
 invalid   = "The header has no valid network identifier: flag I is not set."
 unknown   = "The table has no such network."
+[counters]
+inner_bytes = { unit = "bytes", text = "Bytes of the packets without their outer headers." }
 [tables.networks]
 text     = "Networks, each with the port that leads to it."
 shape    = "exact"
@@ -82,5 +84,6 @@ GW_LANE void gw_vxlan_packet(const gw_lane *lane, gw_descriptor *descriptor, gw_
     }
     descriptor->head = (gw_u16)(descriptor->head + udp + VXLAN_BYTES);
     descriptor->length = (gw_u16)(udp_bytes - VXLAN_BYTES);
+    gw_vxlan_count_inner_bytes(lane, udp_bytes - VXLAN_BYTES);
     gw_verdict(outcome, GW_VXLAN_INNER, row.port, key.vni);
 }

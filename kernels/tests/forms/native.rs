@@ -165,6 +165,7 @@ fn run(batch: &mut Batch, variant: u8, image: &Lines, call: &dyn Fn(&BinCall)) {
         count: batch.descriptors.len() as u32,
         variant: u32::from(variant),
         group: 0,
+        counters: std::ptr::null_mut(),
     });
 }
 

@@ -45,6 +45,17 @@ fn expected(folder: &Path, name: &str) -> BTreeMap<String, u64> {
     counts
 }
 
+/// Returns the counters of a report that the kernel of the function `kind` increments.
+fn own_counters(report: &serde_json::Value, kind: &str) -> BTreeMap<String, u64> {
+    let all = report["counters"].as_object().unwrap();
+    let common = ["verdict_", "dropped_", "packets{", "bytes{", "settled{", "bins{", "busy_ns{"];
+    let own = all.iter().filter_map(|(name, value)| {
+        let name = name.strip_prefix(&format!("{kind}_"))?;
+        common.iter().all(|start| !name.starts_with(start)).then(|| (name.to_owned(), value.as_u64().unwrap()))
+    });
+    own.collect()
+}
+
 #[test]
 fn every_lesson_is_valid_and_named_by_its_page() {
     let page = fs::read_to_string(repository().join("examples/functions/README.md")).unwrap();
@@ -77,6 +88,7 @@ fn every_lesson_gives_its_outcomes_in_the_engine() {
         let text = fs::read_to_string(folder.join(format!("{name}.toml"))).unwrap();
         let input = folder.join(format!("{name}.pcap"));
         let mut frames: Option<Vec<Vec<u8>>> = None;
+        let mut counters: Option<BTreeMap<String, u64>> = None;
         for (device, keys) in [
             ("", "impl = \"native\""),
             ("", "impl = \"gopt\""),
@@ -99,7 +111,13 @@ fn every_lesson_gives_its_outcomes_in_the_engine() {
             for (counted, count) in expected(folder.path(), &name) {
                 assert_eq!(counter(&report, &format!("{kind}_{counted}")), count, "{name}, {keys}: {report:#}");
             }
+            let counted = own_counters(&report, &kind);
+            assert_eq!(*counters.get_or_insert_with(|| counted.clone()), counted, "{name}, {keys}");
             let sent = capture::read(&output);
+            if name == "vxlan" {
+                let bytes: usize = sent.iter().map(Vec::len).sum();
+                assert_eq!(counted, [("inner_bytes{function=\"vxlan\"}".to_owned(), bytes as u64)].into(), "{keys}");
+            }
             assert_eq!(*frames.get_or_insert_with(|| sent.clone()), sent, "{name}, {keys}");
         }
     }
@@ -180,8 +198,15 @@ const FAULTS: &[Planted] = &[
         "#ifdef __OPTIMIZE__\n    row.mark += 1;\n#endif\n    if (row.mark == 0 ||",
         "without optimisation gives",
     ),
+    // A counter that differs.
+    (
+        "vxlan",
+        "    gw_vxlan_count_inner_bytes(lane, ",
+        "#ifdef __OPTIMIZE__\n    gw_vxlan_count_inner_bytes(lane, 1);\n#endif\n    gw_vxlan_count_inner_bytes(lane, ",
+        "in `inner_bytes`",
+    ),
     // A drop reason that no frame reaches.
-    ("vxlan", "[tables.networks]", "never = \"Never happens.\"\n[tables.networks]", "no frame reaches `drop never`"),
+    ("vxlan", "[counters]", "never = \"Never happens.\"\n[counters]", "no frame reaches `drop never`"),
 ];
 
 #[test]

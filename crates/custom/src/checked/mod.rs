@@ -61,6 +61,8 @@ pub struct Checked {
     input: ChildStdin,
     output: ChildStdout,
     program: build::Program,
+    /// Number of counters of the function.
+    counters: usize,
     text: &'static str,
     file: &'static str,
 }
@@ -74,6 +76,7 @@ impl Checked {
     /// started.
     pub fn start(path: &Path, compiled: &Compiled, image: ImageRef<'_>, ports: usize) -> Result<Self, Error> {
         let text = compiled.kernel.text;
+        let counters = compiled.contract.kernel_counters.count;
         let program = build::build(path, &text)?;
         let file_error = |source| Error::File { path: program.path(), source };
         let mut command = sandbox::command(&program.path(), program.folder(), Task::Test);
@@ -87,19 +90,20 @@ impl Checked {
         let (Some(input), Some(output)) = (child.stdin.take(), child.stdout.take()) else {
             unreachable!("both ends are pipes");
         };
-        let mut checked = Self { child, input, output, program, text: text.text, file: text.file };
+        let mut checked = Self { child, input, output, program, counters, text: text.text, file: text.file };
         let start = [properties(compiled, image, ports), image.to_vec()].concat();
         // A program that ends early is reported with the first batch.
         let _ = checked.input.write_all(&start);
         Ok(checked)
     }
 
-    /// Runs the kernel on a batch of frames, and returns a result per frame.
+    /// Runs the kernel on a batch of frames. Returns a result per frame, and the values of the
+    /// counters.
     ///
     /// # Errors
     /// Returns the first fault of the kernel, or the reason why the program did not run. The
     /// program has then ended.
-    pub fn run(&mut self, frames: &[Vec<u8>]) -> Result<Vec<Answer>, Stopped> {
+    pub fn run(&mut self, frames: &[Vec<u8>]) -> Result<(Vec<Answer>, Vec<u64>), Stopped> {
         let bytes: usize = frames.iter().map(|frame| 4 + frame.len()).sum();
         let mut request = Vec::with_capacity(8 + bytes);
         request.extend((frames.len() as u32).to_le_bytes());
@@ -114,13 +118,15 @@ impl Checked {
         }
     }
 
-    fn exchange(&mut self, request: &[u8], count: usize) -> Option<Vec<Answer>> {
+    fn exchange(&mut self, request: &[u8], count: usize) -> Option<(Vec<Answer>, Vec<u64>)> {
         self.input.write_all(request).ok()?;
         let mut size = [0; 8];
         self.output.read_exact(&mut size).ok()?;
         let mut reply = vec![0; usize::try_from(u64::from_le_bytes(size)).ok()?];
         self.output.read_exact(&mut reply).ok()?;
-        answers(&reply, count)
+        let (reply, counters) = reply.split_at_checked(reply.len().checked_sub(8 * self.counters)?)?;
+        let (counters, _) = counters.as_chunks();
+        Some((answers(reply, count)?, counters.iter().map(|&bytes| u64::from_le_bytes(bytes)).collect()))
     }
 
     /// Returns the reason why the program has ended.
@@ -165,6 +171,8 @@ fn properties(compiled: &Compiled, image: ImageRef<'_>, ports: usize) -> Vec<u8>
         contract.drops.len() as u32,
         ports as u32,
         STEPS_MAX,
+        contract.kernel_counters.count as u32,
+        0,
     ] {
         bytes.extend(number.to_le_bytes());
     }

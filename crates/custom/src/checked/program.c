@@ -47,6 +47,8 @@ typedef struct properties {
     uint32_t drops;
     uint32_t ports;
     uint32_t steps; /* most branches of one packet */
+    uint32_t counters;
+    uint32_t reserved;
     uint8_t chooses_port[256];
 } properties;
 
@@ -59,7 +61,8 @@ typedef struct answer {
     uint32_t reserved;
 } answer;
 
-typedef void kernel(uint8_t *buffer, const uint8_t *image, descriptor *, outcome *);
+typedef void kernel(uint8_t *buffer, const uint8_t *image, uint64_t *counters, descriptor *,
+                    outcome *);
 kernel gw_checked_zero, gw_checked_pattern;
 
 void __asan_poison_memory_region(const volatile void *, size_t);
@@ -74,6 +77,7 @@ void __sanitizer_cov_trace_pc(void);
 #define FRONT        128u /* poisoned bytes before the headroom */
 #define BUFFER_BYTES 16320u
 #define EDGES        65536u
+#define COUNTERS     64u
 
 static properties given;
 static const uint8_t *image;
@@ -82,6 +86,7 @@ static size_t pages_bytes;
 static uint8_t *buffer;
 static uint8_t before[BUFFER_BYTES];
 static uint8_t edges[EDGES];
+static uint64_t counters[2][COUNTERS]; /* of both copies of the kernel, for one batch */
 static uint32_t frame_number;
 static uint32_t steps;
 static uint32_t is_new;
@@ -190,7 +195,8 @@ static uint32_t least(uint32_t a, uint32_t b)
 }
 
 /* Runs one copy of the kernel. Returns the outcome and the new descriptor. */
-static outcome run(kernel *kernel, const uint8_t *frame, uint32_t length, int fill, descriptor *d)
+static outcome run(kernel *kernel, const uint8_t *frame, uint32_t length, int fill,
+                   uint64_t *counted, descriptor *d)
 {
     const uint32_t head = FRONT + (given.headroom + 7) / 8 * 8;
     const uint32_t start = head - given.headroom;
@@ -208,7 +214,7 @@ static outcome run(kernel *kernel, const uint8_t *frame, uint32_t length, int fi
     __asan_poison_memory_region(buffer + end, BUFFER_BYTES - end);
     steps = 0;
     last = 0;
-    kernel(buffer, image, d, &result);
+    kernel(buffer, image, counted, d, &result);
     __asan_unpoison_memory_region(buffer, BUFFER_BYTES);
     return result;
 }
@@ -254,7 +260,7 @@ static size_t answer_frame(const uint8_t *frame, uint32_t length, uint8_t *out)
     answer reply = {0};
     descriptor d, other;
     is_new = 0;
-    const outcome zero = run(gw_checked_zero, frame, length, 0xa5, &d);
+    const outcome zero = run(gw_checked_zero, frame, length, 0xa5, counters[0], &d);
     reply.is_new = is_new;
     if (zero.verdict == 0xa5 && zero.reason == 0xa5 && zero.port == 0xa5a5) {
         fail("0", "the kernel returns without an outcome: "
@@ -263,9 +269,9 @@ static size_t answer_frame(const uint8_t *frame, uint32_t length, uint8_t *out)
     check_outcome(&zero);
     check_frame(&d, length);
     memcpy(first, buffer + d.head, d.length);
-    const outcome pattern = run(gw_checked_pattern, frame, length, 0x5a, &other);
+    const outcome pattern = run(gw_checked_pattern, frame, length, 0x5a, counters[1], &other);
     if (memcmp(&zero, &pattern, sizeof(zero)) != 0 || d.head != other.head ||
-        d.length != other.length ||
+        d.length != other.length || memcmp(counters[0], counters[1], sizeof(counters[0])) != 0 ||
         (zero.verdict != DROP && memcmp(first, buffer + d.head, d.length) != 0)) {
         fail("0", "the result depends on a variable or on bytes without a value: initialise them");
     }
@@ -291,18 +297,21 @@ int main(void)
         take(sizes, sizeof(sizes));
         uint8_t *frames = malloc(sizes[1] + 1u);
         const size_t added = sizeof(answer) + given.tailroom + given.headroom;
-        uint8_t *out = malloc(sizes[0] * added + sizes[1]);
+        uint8_t *out = malloc(sizes[0] * added + sizes[1] + sizeof(counters[0]));
         size_t at = 0, filled = 0;
         if (!frames || !out) {
             return 1;
         }
         take(frames, sizes[1]);
+        memset(counters, 0, sizeof(counters));
         for (frame_number = 0; frame_number < sizes[0]; frame_number++) {
             uint32_t length;
             memcpy(&length, frames + at, sizeof(length));
             filled += answer_frame(frames + at + sizeof(length), length, out + filled);
             at += sizeof(length) + length;
         }
+        memcpy(out + filled, counters[0], given.counters * sizeof(uint64_t));
+        filled += given.counters * sizeof(uint64_t);
         const uint64_t bytes = filled;
         give((const uint8_t *)&bytes, sizeof(bytes));
         give(out, filled);

@@ -6,7 +6,7 @@ use crate::declaration::{Declaration, Param, ParamShape, Record};
 use crate::layout::{ImageLayout, RecordLayout};
 use crate::types::{Field, FieldType, Scalar};
 
-use super::{accessors, flows, prefix, upper};
+use super::{accessors, counters, flows, prefix, upper};
 
 /// Returns the C header of a function. `number` is the kernel number of the function.
 pub fn header(declaration: &Declaration, number: Option<u8>) -> String {
@@ -47,6 +47,7 @@ pub fn header(declaration: &Declaration, number: Option<u8>) -> String {
         text += &params(declaration);
     }
     text += &accessors::tables(declaration);
+    text += &counters::increments(declaration);
     text += &flows::structs(declaration);
     text + "#endif\n"
 }

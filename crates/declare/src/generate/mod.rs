@@ -1,6 +1,7 @@
 //! Generates C, Rust and documentation texts from a declaration.
 
 mod accessors;
+mod counters;
 mod flows;
 pub mod header;
 pub mod page;
@@ -10,6 +11,7 @@ pub mod schema;
 use crate::Contract;
 pub(crate) use flows::row_layout;
 
+use crate::ImageLayout;
 use crate::declaration::Declaration;
 
 /// Returns the prefix of the names that a function has in C.
@@ -54,6 +56,7 @@ pub fn contract(declaration: &Declaration, number: Option<u8>) -> &'static Contr
         headroom_bytes: declaration.headroom_bytes,
         tailroom_bytes: declaration.tailroom_bytes,
         counters: Box::leak(counters.collect::<Vec<_>>().into_boxed_slice()),
+        kernel_counters: ImageLayout::of(declaration).counters,
         spec: text(&declaration.spec),
     }))
 }

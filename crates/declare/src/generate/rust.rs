@@ -3,7 +3,7 @@
 use std::fmt::Write as _;
 
 use crate::declaration::{Declaration, Record};
-use crate::layout::RecordLayout;
+use crate::layout::{ImageLayout, RecordLayout};
 use crate::types::{Field, FieldType, Scalar};
 
 /// Returns a Rust module with the contract and the numbers of a function.
@@ -59,6 +59,11 @@ pub fn module(declaration: &Declaration) -> String {
         format!("godwit_declare::Counter {{ name: {name:?}, unit: {unit:?}, sentence: {sentence:?} }}")
     });
     field("counters", list(counters));
+    let of_kernel = ImageLayout::of(declaration).counters;
+    field(
+        "kernel_counters",
+        format!("godwit_declare::KernelCounters {{ offset: {}, count: {} }}", of_kernel.offset, of_kernel.count),
+    );
     field("spec", format!("{:?}", declaration.spec));
     text + "    };\n}\n"
 }

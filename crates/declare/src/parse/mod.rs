@@ -198,6 +198,7 @@ fn check(declaration: &Declaration) -> Result<(), Error> {
         );
     }
     unique_names(declaration)?;
+    outcomes::check_counters(declaration)?;
     for counter in &declaration.counters {
         if let Some((verdict, _)) = &counter.array
             && declaration.verdict(verdict).is_none()

@@ -1,11 +1,13 @@
 //! Reads the verdicts, drop reasons and counters of a declaration.
 
-use crate::Error;
-use crate::declaration::{CounterDeclaration, DropDeclaration, VerdictDeclaration};
+use crate::declaration::{CounterDeclaration, Declaration, DropDeclaration, VerdictDeclaration};
 use crate::head::check_name;
+use crate::{Contract, Error};
 
 use super::section::Section;
 
+/// Names of the counters that each function has.
+const COUNTERS_OF_ALL: &[&str] = &["packets", "bytes", "settled", "bins", "busy_ns"];
 /// Maximum number of elements of an array of counters.
 const ARRAY_MAX: u64 = 65_536;
 
@@ -66,6 +68,22 @@ pub(super) fn counters(root: &mut Section<'_>) -> Result<Vec<CounterDeclaration>
         counters.push(CounterDeclaration { name, unit, text, array });
     }
     Ok(counters)
+}
+
+/// Checks that the counters have other names than the counters that each function has, and that
+/// they fit into the memory of a worker.
+pub(super) fn check_counters(declaration: &Declaration) -> Result<(), Error> {
+    let refuse = |message: String| Err(Error { line: declaration.line, message });
+    for counter in &declaration.counters {
+        let name = counter.name.as_str();
+        if COUNTERS_OF_ALL.contains(&name) || name.starts_with("verdict_") || name.starts_with("dropped_") {
+            return refuse(format!("counters.{name}: each function has a counter of this name: choose another name"));
+        }
+    }
+    match declaration.kernel_counters() > Contract::KERNEL_COUNTERS_MAX {
+        true => refuse(format!("a function has at most {} counters", Contract::KERNEL_COUNTERS_MAX)),
+        false => Ok(()),
+    }
 }
 
 /// Checks that a text can be printed in a table of a documentation page.

@@ -8,6 +8,7 @@ use std::time::Instant;
 use godwit_packet::Region;
 use godwit_sched::Chunk;
 
+use super::counters::Counters;
 use super::program::Loaded;
 use crate::check::{check, packets_of};
 use crate::device::{BinTime, Lane, Rejected};
@@ -18,11 +19,12 @@ pub(super) struct CpuLane {
     programs: Arc<[Loaded]>,
     finished: VecDeque<(Chunk, Vec<BinTime>)>,
     times: Vec<BinTime>,
+    counters: Counters,
 }
 
 impl CpuLane {
-    pub(super) fn new(programs: Arc<[Loaded]>) -> Self {
-        Self { programs, finished: VecDeque::new(), times: Vec::new() }
+    pub(super) fn new(programs: Arc<[Loaded]>, counters: Counters) -> Self {
+        Self { programs, finished: VecDeque::new(), times: Vec::new(), counters }
     }
 }
 
@@ -37,13 +39,16 @@ impl Lane for CpuLane {
         let mut started = Instant::now();
         for (index, bin) in chunk.bins.iter().enumerate() {
             let range = packets_of(bin);
-            programs[usize::from(bin.instance)].run(
+            let program = usize::from(bin.instance);
+            programs[program].run(
                 region,
                 &mut chunk.descriptors[range.clone()],
                 &chunk.parameters[range.clone()],
                 &mut chunk.outcomes[range],
                 bin.variant,
+                self.counters.of_mut(program),
             );
+            self.counters.publish(program);
             let ended = Instant::now();
             let elapsed_ns = ended.duration_since(started).as_nanos() as u64;
             times.push(BinTime { bin: index as u32, elapsed_ns });

@@ -1,18 +1,20 @@
 //! The CPU as a device. Submitted packets are processed at once, on the thread of the worker that
 //! submits them.
 
+mod counters;
 mod interleaving;
 mod lane;
 mod probe;
 mod program;
 
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 
 use crate::device::{Choice, Device, Lane};
 use crate::error::Error;
 use crate::found::Capabilities;
 use crate::program::{Implementation, Program};
 
+use counters::{Counters, Published};
 use lane::CpuLane;
 pub use probe::{ID, probe};
 use program::Loaded;
@@ -21,6 +23,8 @@ use program::Loaded;
 pub struct CpuDevice {
     capabilities: Capabilities,
     programs: Arc<[Loaded]>,
+    /// Counters of all workers.
+    counters: Mutex<Vec<Published>>,
 }
 
 impl CpuDevice {
@@ -34,7 +38,7 @@ impl CpuDevice {
             .into_iter()
             .map(|(program, implementation)| Loaded::new(program, implementation))
             .collect::<Result<_, _>>()?;
-        Ok(Self { capabilities: probe(), programs })
+        Ok(Self { capabilities: probe(), programs, counters: Mutex::default() })
     }
 }
 
@@ -47,7 +51,14 @@ impl Device for CpuDevice {
         self.programs.iter().map(Loaded::choice).collect()
     }
 
+    fn counters(&self, program: usize) -> Vec<u64> {
+        let workers = self.counters.lock().unwrap_or_else(PoisonError::into_inner);
+        counters::sum(&workers, program, self.programs[program].counter_count())
+    }
+
     fn lane(self: Arc<Self>) -> Result<Box<dyn Lane>, Error> {
-        Ok(Box::new(CpuLane::new(Arc::clone(&self.programs))))
+        let counters = Counters::new(self.programs.iter().map(Loaded::counter_count));
+        self.counters.lock().unwrap_or_else(PoisonError::into_inner).push(counters.published());
+        Ok(Box::new(CpuLane::new(Arc::clone(&self.programs), counters)))
     }
 }

@@ -32,7 +32,17 @@ pub(super) struct Loaded {
 
 enum LoadedForm {
     Ref,
+    /// The kernel with the least optimisation, as `ref` of a function with counters.
+    Counting(Kernels),
     Kernel(Kernels),
+}
+
+/// Arrays of a batch, with one element per packet, and the counters of the kernel on this worker.
+struct Packets<'a> {
+    descriptors: &'a mut [Descriptor],
+    parameters: &'a [u64],
+    outcomes: &'a mut [Outcome],
+    counters: &'a mut [u64],
 }
 
 /// Compiled versions of a kernel. The version for one type of CPU, such as AVX-512, supports only
@@ -62,6 +72,12 @@ impl Loaded {
         let aligned = aligned(program.image())?;
         let mut loaded = Self { aligned, program, form: LoadedForm::Ref, measured: Vec::new(), interleaving: None };
         if implementation == Implementation::Ref {
+            // The slow reference has no counters, so the kernel itself counts.
+            if loaded.counter_count() > 0
+                && let Some(level) = loaded.reference_level()
+            {
+                loaded.form = LoadedForm::Counting(Kernels { native: None, level, group: 0 });
+            }
             return Ok(loaded);
         }
         let group = loaded.group(implementation)?;
@@ -129,6 +145,19 @@ impl Loaded {
         self.program.custom_kernel().map_or_else(godwit_kernels::levels, |kernel| kernel.levels)
     }
 
+    /// Returns the kernel with the least optimisation.
+    fn reference_level(&self) -> Option<&'static Level> {
+        match self.program.custom_kernel() {
+            Some(kernel) => Some(kernel.reference),
+            None => godwit_kernels::levels().iter().find(|level| level.supported()),
+        }
+    }
+
+    /// Returns the number of counters that the kernel increments.
+    pub(super) fn counter_count(&self) -> usize {
+        self.program.counter_bytes().len() / 8
+    }
+
     /// Returns the tables that kernels read.
     fn image(&self) -> ImageRef<'_> {
         self.aligned.as_ref().map_or(self.program.image(), ImageRef::from)
@@ -140,7 +169,7 @@ impl Loaded {
 
     pub(super) fn choice(&self) -> Choice {
         let form = match &self.form {
-            LoadedForm::Ref => Implementation::Ref.name().to_owned(),
+            LoadedForm::Ref | LoadedForm::Counting(_) => Implementation::Ref.name().to_owned(),
             LoadedForm::Kernel(Kernels { native: None, level, group: 0 | 1 }) => level.name.to_owned(),
             LoadedForm::Kernel(Kernels { native: None, level, group }) => format!("gopt {group}, {}", level.name),
             LoadedForm::Kernel(Kernels { native: Some(native), level, .. }) => {
@@ -156,7 +185,7 @@ impl Loaded {
     }
 
     /// Processes packets. The caller has checked that the packets lie in `region`. All slices have
-    /// the same length.
+    /// the same length. `counters` are the counters of the kernel on this worker.
     pub(super) fn run(
         &self,
         region: &mut Region,
@@ -164,10 +193,12 @@ impl Loaded {
         parameters: &[u64],
         outcomes: &mut [Outcome],
         variant: u8,
+        counters: &mut [u64],
     ) {
         match &self.form {
-            LoadedForm::Kernel(kernels) => {
-                self.run_kernel(*kernels, region, descriptors, parameters, outcomes, variant);
+            LoadedForm::Kernel(kernels) | LoadedForm::Counting(kernels) => {
+                let packets = Packets { descriptors, parameters, outcomes, counters };
+                self.run_kernel(*kernels, region, packets, variant);
             }
             LoadedForm::Ref => {
                 for ((descriptor, &parameter), outcome) in descriptors.iter_mut().zip(parameters).zip(outcomes) {
@@ -178,15 +209,9 @@ impl Loaded {
         }
     }
 
-    fn run_kernel(
-        &self,
-        kernels: Kernels,
-        region: &mut Region,
-        descriptors: &mut [Descriptor],
-        parameters: &[u64],
-        outcomes: &mut [Outcome],
-        variant: u8,
-    ) {
+    fn run_kernel(&self, kernels: Kernels, region: &mut Region, packets: Packets<'_>, variant: u8) {
+        let Packets { descriptors, parameters, outcomes, counters } = packets;
+        assert!(counters.len() == self.counter_count());
         assert!(descriptors.len() == parameters.len() && descriptors.len() == outcomes.len());
         debug_assert!(descriptors.iter().all(|descriptor| region.contains(descriptor)));
         let image = self.image();
@@ -199,6 +224,7 @@ impl Loaded {
             count: descriptors.len() as u32,
             variant: u32::from(variant),
             group: kernels.group,
+            counters: counters.as_mut_ptr(),
         };
         // SAFETY: the arrays have `count` entries each. Every descriptor names a buffer of
         // `region`, to which `&mut` gives exclusive access. The host half of this kernel built the
@@ -217,6 +243,7 @@ impl Loaded {
             std::iter::from_fn(|| region.allocate(sample.len())).take(SAMPLE_PACKETS).collect();
         let parameters = vec![0; fresh.len()];
         let mut outcomes = vec![Outcome::default(); fresh.len()];
+        let mut counters = vec![0; self.counter_count()];
         let mut best_ns = f64::INFINITY;
         for _ in 0..SAMPLE_PASSES {
             for descriptor in &fresh {
@@ -225,7 +252,13 @@ impl Loaded {
             let mut descriptors = fresh.clone();
             let variant = self.program.variant();
             let started = Instant::now();
-            self.run_kernel(kernels, &mut region, &mut descriptors, &parameters, &mut outcomes, variant);
+            let packets = Packets {
+                descriptors: &mut descriptors,
+                parameters: &parameters,
+                outcomes: &mut outcomes,
+                counters: &mut counters,
+            };
+            self.run_kernel(kernels, &mut region, packets, variant);
             best_ns = best_ns.min(started.elapsed().as_nanos() as f64);
         }
         // The kernel may have left secret keys on the stack. The keys are erased, because padding

@@ -142,6 +142,14 @@ impl Device for CudaDevice {
         self.0.programs.iter().map(|program| Choice::only(&**program, ID)).collect()
     }
 
+    fn counters(&self, program: usize) -> Vec<u64> {
+        let Opened { watch, programs, parts, counters, copy_timeout, .. } = &*self.0;
+        counters.read((program, &*programs[program]), |range, bytes| match watch.lost() {
+            Some(_) => None,
+            None => parts.tables.read(&parts.context, program, range, bytes, *copy_timeout),
+        })
+    }
+
     fn update_image(&self, program: usize, range: Range<usize>) -> Result<(), Error> {
         let Opened { watch, programs, parts, copy_timeout, .. } = &*self.0;
         if watch.lost().is_some() {

@@ -18,6 +18,7 @@ use super::slot::Slot;
 use super::tables::{DeviceArguments, Tables};
 use crate::chain::DeviceChain;
 use crate::check::{check, check_arena, check_bins, check_count};
+use crate::counters::Counters;
 use crate::error::Error;
 use crate::found::Found;
 use crate::mailbox::{GroupsDevice, Mailboxes};
@@ -31,6 +32,7 @@ pub(super) struct Opened {
     pub(super) found: Found,
     pub(super) watch: Watch,
     pub(super) programs: Vec<Arc<dyn Program>>,
+    pub(super) counters: Counters,
     /// Why the device does not use the requested mode.
     pub(super) fallback: Option<String>,
     /// Plans the transfer of packets to the device and back. The plans include the bytes that all
@@ -83,6 +85,7 @@ impl Opened {
         let started = if options.mode == Mode::Persistent { parts.start_groups(options) } else { Ok(()) };
         let opened = Self {
             watch: Watch::new(&id, options.watchdog),
+            counters: Counters::new(&programs),
             programs,
             fallback: started.err().map(|reason| format!("{id} uses launch mode: {reason}")),
             planner: Planner {

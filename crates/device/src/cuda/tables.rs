@@ -114,6 +114,39 @@ impl Tables {
         self.write(context, target, range.len(), |offset, part| image.copy_to(range.start + offset, part), timeout)
     }
 
+    /// Copies `range` of the tables of `program` from the device to `bytes`, which are at most
+    /// [`STAGING_BYTES`]. Returns `None` if the copy fails or takes longer than `timeout`.
+    pub(super) fn read(
+        &self,
+        context: &Context,
+        program: usize,
+        range: Range<usize>,
+        bytes: &mut [u8],
+        timeout: Duration,
+    ) -> Option<()> {
+        context.bind().ok()?;
+        let mut updates = self.updates.lock().unwrap_or_else(PoisonError::into_inner);
+        let Updates { stream, staging, stuck } = &mut *updates;
+        if *stuck {
+            return None;
+        }
+        let source = self.memory.pointer + self.image_offsets[program] + range.start as u64;
+        let part = &mut staging.bytes_mut()[..bytes.len()];
+        // SAFETY: the source lies within the image. The staging buffer has no other use until the
+        // copy has ended. If the end is not seen, it is never freed (`stuck`).
+        unsafe { result::memcpy_dtoh_async(part, source, stream.stream) }.ok()?;
+        let waiting = Instant::now();
+        while !stream.is_idle().ok()? {
+            if waiting.elapsed() > timeout {
+                *stuck = true;
+                return None;
+            }
+            std::thread::yield_now();
+        }
+        bytes.copy_from_slice(&staging.bytes_mut()[..bytes.len()]);
+        Some(())
+    }
+
     /// See [`crate::Device::update_chain`]. Fails after `timeout`.
     pub(super) fn update_chain(&self, context: &Context, chain: &DeviceChain, timeout: Duration) -> Result<(), Error> {
         let write = |(offset, bytes): (usize, Vec<u8>)| {

@@ -112,6 +112,10 @@ impl Device for ModelDevice {
         self.cpu.choices()
     }
 
+    fn counters(&self, program: usize) -> Vec<u64> {
+        self.cpu.counters(program)
+    }
+
     fn lane(self: Arc<Self>) -> Result<Box<dyn Lane>, Error> {
         let cpu = Arc::clone(&self.cpu).lane()?;
         Ok(Box::new(ModelLane::new(self, cpu)))

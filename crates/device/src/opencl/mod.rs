@@ -166,6 +166,14 @@ impl Device for OpenClDevice {
         self.0.programs.iter().map(|program| Choice::only(&**program, ID)).collect()
     }
 
+    fn counters(&self, program: usize) -> Vec<u64> {
+        let Opened { watch, programs, tables, counters, copy_timeout, .. } = &*self.0;
+        counters.read((program, &*programs[program]), |range, bytes| match watch.lost() {
+            Some(_) => None,
+            None => tables.read(program, range, bytes, *copy_timeout),
+        })
+    }
+
     fn update_image(&self, program: usize, range: Range<usize>) -> Result<(), Error> {
         let Opened { watch, programs, tables, found, copy_timeout, .. } = &*self.0;
         match watch.lost() {

@@ -18,6 +18,7 @@ use super::slot::{Packets, Shadow, SlotParts};
 use super::tables::Tables;
 use crate::chain::DeviceChain;
 use crate::check::{check, check_arena, check_bins};
+use crate::counters::Counters;
 use crate::error::{Error, Unavailable};
 use crate::found::Found;
 use crate::mailbox::{GroupsDevice, Mailboxes};
@@ -38,6 +39,7 @@ pub(super) struct Opened {
     pub(super) fallback: Option<String>,
     kernels: Kernels,
     pub(super) tables: Arc<Tables>,
+    pub(super) counters: Counters,
     pub(super) packets: Packets,
     arena: ArenaHandle,
     pub(super) context: Arc<Context>,
@@ -107,6 +109,7 @@ impl Opened {
             otherwise: ChunkTransfer::Pack,
         };
         Ok(Self {
+            counters: Counters::new(&programs),
             programs,
             device: *device,
             groups,

@@ -13,7 +13,9 @@ use opencl3::device::Device;
 use opencl3::memory::Buffer;
 use zeroize::{Zeroize, Zeroizing};
 
-use super::driver::{PAGE_BYTES, buffer, check_buffer_size, copy_to_device, failed, over_read_only, queue, wait_for};
+use super::driver::{
+    PAGE_BYTES, buffer, check_buffer_size, copy_to_device, copy_to_host, failed, over, over_read_only, queue, wait_for,
+};
 use crate::bytes::bytes_of;
 use crate::chain::DeviceChain;
 use crate::error::Error;
@@ -84,10 +86,12 @@ impl Tables {
         let memory = Image::new(memory);
         // SAFETY: the offset lies within the memory.
         let images_base = unsafe { memory.base().add(offsets_bytes) };
+        let has_counters = programs.iter().any(|program| !program.counter_bytes().is_empty());
         // SAFETY: both ranges lie within the memory, which lives as long as the buffers in `Self`.
-        // Only `update` writes it, and only bytes that no packet uses.
+        // Only `update` writes it, and only bytes that no packet uses. Only kernels write counters.
         let (images, offsets) = unsafe {
-            let images = over_read_only(found, context, images_base, images_bytes, "the table images")?;
+            let over = if has_counters { over } else { over_read_only };
+            let images = over(found, context, images_base, images_bytes, "the table images")?;
             (images, over_read_only(found, context, memory.base(), offsets_bytes, "the table images")?)
         };
         Ok(Self { images, offsets, copies: Copies::Shared(memory, offsets_bytes), image_offsets })
@@ -111,6 +115,30 @@ impl Tables {
     pub(super) fn update_chain(&self, id: &str, chain: &DeviceChain, timeout: Duration) -> Result<(), Error> {
         let mut parts = chain.parts().into_iter();
         parts.try_for_each(|(offset, bytes)| self.write(id, offset, Zeroizing::new(bytes), timeout))
+    }
+
+    /// Reads `bytes` from the memory of the tables, from `range` of the tables of `program`.
+    /// Returns `None` if the copy fails or takes longer than `timeout`.
+    pub(super) fn read(&self, program: usize, range: Range<usize>, bytes: &mut [u8], timeout: Duration) -> Option<()> {
+        let offset = self.image_offsets[program] + range.start;
+        match &self.copies {
+            Copies::Shared(memory, images_at) => ImageRef::from(memory).copy_to(images_at + offset, bytes),
+            Copies::Own(queue) => {
+                let queue = queue.lock().unwrap_or_else(PoisonError::into_inner);
+                let mut copied = vec![0; bytes.len()];
+                let host = NonNull::from(&mut copied[..]).cast();
+                // SAFETY: nothing else uses the copy. It is freed only after the command has ended.
+                let event = unsafe { copy_to_host(&queue, &self.images, offset, host, bytes.len()) };
+                match event.and_then(|event| queue.flush().and(wait_for(&event, timeout))) {
+                    Ok(true) => bytes.copy_from_slice(&copied),
+                    _ => {
+                        std::mem::forget(copied);
+                        return None;
+                    }
+                }
+            }
+        }
+        Some(())
     }
 
     /// Writes `bytes` into the memory of the tables, at `offset`. Returns an error if the copy

@@ -1,5 +1,6 @@
 //! Adapter that lets devices run a packet function.
 
+use std::ops::Range;
 use std::sync::Arc;
 
 use godwit_abi::{Descriptor, Outcome};
@@ -37,6 +38,10 @@ impl Program for FunctionProgram {
 
     fn image(&self) -> ImageRef<'_> {
         self.function.image()
+    }
+
+    fn counter_bytes(&self) -> Range<usize> {
+        self.function.contract().kernel_counters.bytes()
     }
 
     fn variant(&self) -> u8 {

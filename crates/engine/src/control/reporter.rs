@@ -102,9 +102,10 @@ impl Reporter {
     /// Returns the names and values of all counters.
     fn counters(&self, now: &Snapshot) -> Vec<(String, u64)> {
         let mut counters = self.plan.layout.named(&now.values);
-        for (stage, name) in self.plan.stages.iter().zip(&self.names.functions) {
+        for (index, (stage, name)) in self.plan.stages.iter().zip(&self.names.functions).enumerate() {
             let contract = stage.function.contract();
-            let counted = contract.counters.iter().zip(stage.function.counts());
+            let counts = self.kernel_counts(index).into_iter().chain(stage.function.counts());
+            let counted = contract.counters.iter().zip(counts);
             counters.extend(
                 counted.map(|(counter, count)| {
                     (format!("{}_{}{{function=\"{name}\"}}", contract.kind, counter.name), count)
@@ -115,6 +116,18 @@ impl Reporter {
             counters.extend(port.iter().map(|(spec, value)| (format!("port_{}{{port=\"{name}\"}}", spec.name), value)));
         }
         counters
+    }
+
+    /// Returns the sums of the counters that the kernel of a function has incremented on all
+    /// devices.
+    fn kernel_counts(&self, function: usize) -> Vec<u64> {
+        let mut sums = vec![0; self.plan.stages[function].function.contract().kernel_counters.count];
+        if !sums.is_empty() {
+            for device in &self.devices {
+                sums.iter_mut().zip(device.opened.counters(function)).for_each(|(sum, count)| *sum += count);
+            }
+        }
+        sums
     }
 
     fn lost_devices(&self) -> Vec<LostDevice> {

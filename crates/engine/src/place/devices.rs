@@ -192,6 +192,7 @@ impl Devices {
             mode: device.mode(),
             choices: device.choices(),
             bin_packets: config.packing.bin_packets as usize,
+            opened: Arc::clone(device),
         };
         self.devices.iter().map(view).collect()
     }
@@ -211,6 +212,8 @@ pub(crate) struct DeviceView {
     /// For each function, the compiled version of its kernel that runs on this device.
     pub(crate) choices: Vec<Choice>,
     pub(crate) bin_packets: usize,
+    /// The device itself, for the counters of kernels.
+    pub(crate) opened: Arc<dyn Device>,
 }
 
 /// Returns whether a function is placed on a device.

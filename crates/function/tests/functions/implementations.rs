@@ -81,6 +81,7 @@ fn run_cpu(run: Run<'_>, job: Job<'_>) {
             count: u32::from(bin.count),
             variant: u32::from(bin.variant),
             group: 0,
+            counters: std::ptr::null_mut(),
         };
         run(bin.kernel, &call);
     }

@@ -67,6 +67,7 @@ impl Packets {
             count: descriptors.len() as u32,
             variant: 0,
             group: 0,
+            counters: std::ptr::null_mut(),
         };
         // SAFETY: the CPU supports the level. The descriptors belong to the region, which is
         // borrowed exclusively. The arrays have `count` elements. The image belongs to `ndn` and

@@ -194,6 +194,7 @@ fn no_frame_gets_parts_of_two_next_hops() {
                         count: 1,
                         variant,
                         group: 0,
+                        counters: std::ptr::null_mut(),
                     };
                     // SAFETY: the only packet has its own buffer, the image belongs to the
                     // function, and the CPU supports the level.

@@ -26,6 +26,7 @@ pub(crate) fn run_bin(
         count: descriptors.len() as u32,
         variant: function.variant().into(),
         group,
+        counters: std::ptr::null_mut(),
     };
     // SAFETY: the CPU supports the level. The descriptors belong to the region, which is borrowed
     // exclusively. The arrays have `count` elements. The image and the variant belong to the

@@ -128,6 +128,7 @@ impl Batch {
             count: range.len() as u32,
             variant,
             group,
+            counters: std::ptr::null_mut(),
         };
         // SAFETY: the arrays have `count` elements, and `push` created consistent descriptors.
         unsafe { level.run_bin(kernel, &call) }

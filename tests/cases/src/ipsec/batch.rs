@@ -310,6 +310,7 @@ pub fn run_bin(
                 count: descriptors.len() as u32,
                 variant: u32::from(variant),
                 group: 0,
+                counters: std::ptr::null_mut(),
             };
             let kernel = function.contract().bin_kernel();
             let level = match form {

@@ -6,7 +6,7 @@ use std::time::Duration;
 use godwit_abi::{Bin, Descriptor};
 use godwit_custom::checked::{Answer, FRAME_BYTES_MAX};
 use godwit_custom::forms::BIN_PACKETS;
-use godwit_device::{DeviceOptions, Implementation, Lane, Mode, Program};
+use godwit_device::{Device, DeviceOptions, Implementation, Lane, Mode, Program};
 use godwit_engine::FunctionProgram;
 use godwit_function::Function;
 use godwit_packet::{Arena, ArenaConfig, Region};
@@ -22,6 +22,7 @@ const WATCHDOG: Duration = Duration::from_secs(60);
 /// One device in one of its modes.
 struct Opened {
     name: String,
+    device: Arc<dyn Device>,
     lane: Box<dyn Lane>,
     region: Region,
     kernel: u8,
@@ -70,11 +71,15 @@ impl Lanes {
         &self.notices
     }
 
-    /// Runs a bin of frames on a device. Returns the name of the device and the results.
-    pub(super) fn run(&mut self, index: usize, frames: &[Vec<u8>]) -> Result<(String, Vec<Answer>), Failure> {
+    /// Runs a bin of frames on a device. Returns the name of the device, the results and the values
+    /// of the counters.
+    pub(super) fn run(&mut self, index: usize, frames: &[Vec<u8>]) -> Result<(String, Vec<Answer>, Vec<u64>), Failure> {
         let opened = &mut self.opened[index];
+        let before = opened.device.counters(0);
         let answers = opened.run(frames)?;
-        Ok((opened.name.clone(), answers))
+        let after = opened.device.counters(0);
+        let counted = after.iter().zip(before).map(|(after, before)| after.wrapping_sub(before));
+        Ok((opened.name.clone(), answers, counted.collect()))
     }
 }
 
@@ -102,8 +107,8 @@ fn open(id: &str, mode: Mode, function: &Arc<dyn Function>) -> Result<Opened, Fa
     let device = godwit_device::open(id, &[(program, Implementation::Native)], &arena.handle(), &options);
     let device = device.map_err(refuse)?;
     let name = format!("{id} in mode {}", device.mode().name());
-    let lane = device.lane().map_err(refuse)?;
-    Ok(Opened { name, lane, region: arena.split().remove(0), kernel: function.contract().bin_kernel() })
+    let lane = Arc::clone(&device).lane().map_err(refuse)?;
+    Ok(Opened { name, device, lane, region: arena.split().remove(0), kernel: function.contract().bin_kernel() })
 }
 
 impl Opened {

@@ -81,6 +81,9 @@ pub(crate) fn execute(arguments: &Arguments) -> Result<(), Failure> {
     output::print(&bench.summary(arguments.frames))
 }
 
+/// Results of the frames of a bin, and the values of the counters.
+type Results<'a> = (&'a [Answer], &'a [u64]);
+
 /// Origin of a batch of frames, for messages.
 #[derive(Clone, Copy)]
 enum Origin {
@@ -123,8 +126,8 @@ impl<'a> Bench<'a> {
         let mut all = Vec::with_capacity(frames.len());
         for (index, bin) in frames.chunks(BIN_PACKETS).enumerate() {
             let first = index * BIN_PACKETS;
-            let answers = match self.checked.run(bin) {
-                Ok(answers) => answers,
+            let (answers, counters) = match self.checked.run(bin) {
+                Ok(results) => results,
                 Err(Stopped::Fault(fault)) => {
                     let message = self.describe(origin, first + fault.frame, &bin[fault.frame], &fault.message)?;
                     return Err(self.subject.fault(fault.line, &message));
@@ -132,15 +135,17 @@ impl<'a> Bench<'a> {
                 Err(Stopped::Error(error)) => return Err(Failure::user(error)),
             };
             for form in &self.forms {
-                let found = self.guarded.run(form, self.subject.compiled, self.subject.function.image(), bin);
-                if let Some((frame, message)) = self.difference(&answers, &found, &form.to_string()) {
+                let (found, counted) =
+                    self.guarded.run(form, self.subject.compiled, self.subject.function.image(), bin);
+                let name = form.to_string();
+                if let Some((frame, message)) = self.difference((&answers, &counters), (&found, &counted), &name) {
                     let message = self.describe(origin, first + frame, &bin[frame], &message)?;
                     return Err(self.subject.fault(None, &message));
                 }
             }
             for index in 0..self.lanes.len() {
-                let (name, found) = self.lanes.run(index, bin)?;
-                if let Some((frame, message)) = self.difference(&answers, &found, &name) {
+                let (name, found, counted) = self.lanes.run(index, bin)?;
+                if let Some((frame, message)) = self.difference((&answers, &counters), (&found, &counted), &name) {
                     let message = self.describe(origin, first + frame, &bin[frame], &message)?;
                     return Err(self.subject.fault(None, &message));
                 }
@@ -151,11 +156,21 @@ impl<'a> Bench<'a> {
         Ok(all)
     }
 
-    /// Returns the first frame for which two forms differ, and describes the difference.
-    fn difference(&self, answers: &[Answer], found: &[Answer], form: &str) -> Option<(usize, String)> {
-        let expected = Expected { contract: self.subject.compiled.contract, ports: self.subject.ports() };
-        let (index, (answer, other)) =
-            answers.iter().zip(found).enumerate().find(|(_, (answer, other))| !is_same(answer, other))?;
+    /// Returns the first frame for which two forms differ, and describes the difference. If only
+    /// the counters of a bin differ, returns its first frame.
+    fn difference(&self, expected: Results<'_>, found: Results<'_>, form: &str) -> Option<(usize, String)> {
+        let ((answers, counters), (found, counted)) = (expected, found);
+        let contract = self.subject.compiled.contract;
+        let expected = Expected { contract, ports: self.subject.ports() };
+        let mut pairs = answers.iter().zip(found).enumerate();
+        let Some((index, (answer, other))) = pairs.find(|(_, (answer, other))| !is_same(answer, other)) else {
+            let counter = counters.iter().zip(counted).position(|(counter, other)| counter != other)?;
+            let (name, count, other) = (contract.counters[counter].name, counters[counter], counted[counter]);
+            let message = format!(
+                "{form} counts {other} in `{name}` from this frame on, and the C code without optimisation counts {count}"
+            );
+            return Some((0, message));
+        };
         let (text, other_text) = (expected.text(&answer.outcome), expected.text(&other.outcome));
         let message = match text == other_text {
             true => format!("{form} gives another frame than the C code without optimisation, with `{text}`"),
