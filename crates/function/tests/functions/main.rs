@@ -4,6 +4,7 @@
 //! | module | subject |
 //! |---|---|
 //! | `matrix` | all functions, implementations and batch sizes |
+//! | `built_in` | functions that consist of their folder in `kernels/` |
 //! | `declared` | functions of users, and the shapes of declared tables |
 //! | `follow`, `neighbours` | routes and neighbours of the kernel and of FRR |
 //! | `l2_concurrent` | a switch that learns while it forwards |
@@ -12,6 +13,7 @@
 //! | `ipv6_vectors`, `ndn_vectors` | packets and results of other implementations |
 //! | `pages` | the page of each function lists its contract |
 
+mod built_in;
 mod declared;
 mod follow;
 mod implementations;
