@@ -99,12 +99,13 @@ int memcmp(const void *a, const void *b, size_t bytes)
 #ifdef GW_CHECKED
 /* Runs the kernel on one packet. The program of `godwit test` has several copies of this function.
  */
-void GW_CHECKED(gw_u8 *buffer, const gw_u8 *image, gw_u64 *counters, gw_descriptor *descriptor,
-                gw_outcome *outcome);
-void GW_CHECKED(gw_u8 *buffer, const gw_u8 *image, gw_u64 *counters, gw_descriptor *descriptor,
-                gw_outcome *outcome)
+void GW_CHECKED(gw_u8 *buffer, const gw_u8 *image, gw_u64 parameter, gw_u64 *counters,
+                gw_descriptor *descriptor, gw_outcome *outcome);
+void GW_CHECKED(gw_u8 *buffer, const gw_u8 *image, gw_u64 parameter, gw_u64 *counters,
+                gw_descriptor *descriptor, gw_outcome *outcome)
 {
-    const gw_lane lane = {.buffer = buffer, .image = image, .counters = counters};
+    const gw_lane lane = {
+        .buffer = buffer, .image = image, .parameter = parameter, .counters = counters};
     gw_custom_packet(&lane, descriptor, outcome);
 }
 #else

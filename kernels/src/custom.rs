@@ -18,6 +18,7 @@ const SHAPES: &[(&str, &str)] = &[
     ("array", include_str!(concat!(env!("CARGO_MANIFEST_DIR"), "/tables/array.h"))),
     ("exact", include_str!(concat!(env!("CARGO_MANIFEST_DIR"), "/tables/exact.h"))),
     ("lpm4", include_str!(concat!(env!("CARGO_MANIFEST_DIR"), "/tables/lpm4.h"))),
+    ("meter", include_str!(concat!(env!("CARGO_MANIFEST_DIR"), "/tables/meter.h"))),
     ("maglev", include_str!(concat!(env!("CARGO_MANIFEST_DIR"), "/tables/maglev.h"))),
 ];
 

@@ -81,19 +81,21 @@ impl Guarded {
     }
 
     /// Runs a form of the kernel on a bin of frames. Every second frame begins at the front of its
-    /// buffer, after the headroom that the function declares. The others end at its end. Returns the
-    /// results and the values of the counters.
+    /// buffer, after the headroom that the function declares. The others end at its end. Returns
+    /// the results and the values of the counters.
     ///
     /// # Panics
-    /// Panics if there are more frames than [`BIN_PACKETS`], or if a frame is too long.
+    /// Panics if there are more frames than [`BIN_PACKETS`], if a frame is too long, or if the
+    /// number of parameters differs.
     pub fn run(
         &mut self,
         form: &Form,
         compiled: &Compiled,
         image: ImageRef<'_>,
         frames: &[Vec<u8>],
+        parameters: &[u64],
     ) -> (Vec<Answer>, Vec<u64>) {
-        assert!(frames.len() <= BIN_PACKETS);
+        assert!(frames.len() <= BIN_PACKETS && frames.len() == parameters.len());
         let (headroom, tailroom) =
             (usize::from(compiled.contract.headroom_bytes), usize::from(compiled.contract.tailroom_bytes));
         let mut descriptors = Vec::with_capacity(frames.len());
@@ -110,7 +112,6 @@ impl Guarded {
             });
         }
         let before = descriptors.clone();
-        let parameters = vec![0; frames.len()];
         let mut outcomes = vec![Outcome::default(); frames.len()];
         let mut counters = vec![0; compiled.contract.kernel_counters.count];
         let call = BinCall {

@@ -216,7 +216,7 @@ pub struct Table {
     pub shape: Shape,
     /// Meaning of the table. It may be empty.
     pub text: String,
-    /// Fields of the key. Only tables of the shapes `exact` and `acl` have a key.
+    /// Fields of the key. Only tables of the shapes `exact`, `acl` and `meter` have a key.
     pub key: Vec<Field>,
     /// Fields of a row, which a lookup returns.
     pub row: Vec<Field>,
@@ -224,6 +224,18 @@ pub struct Table {
     pub capacity: u32,
     /// Maximum number of different rows in a table for IPv4 prefixes.
     pub rows: u32,
+    /// What the rates of a meter limit.
+    pub unit: MeterUnit,
+}
+
+/// Quantity that the rates of a meter limit.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum MeterUnit {
+    /// Bits of frames without FCS. Bursts are in bytes.
+    #[default]
+    Bits,
+    /// Packets.
+    Packets,
 }
 
 /// Shape of a table, which determines how a lookup works.
@@ -245,12 +257,15 @@ pub enum Shape {
     Maglev,
     /// Set of byte strings that are searched in a payload.
     Strings,
+    /// Rates of packets, by fields of their five-tuple. The worker that owns the packets of an
+    /// entry compares them with its rate.
+    Meter,
 }
 
 impl Shape {
     /// All shapes.
-    pub const ALL: [Self; 7] =
-        [Self::Exact, Self::Lpm4, Self::Lpm6, Self::Array, Self::Acl, Self::Maglev, Self::Strings];
+    pub const ALL: [Self; 8] =
+        [Self::Exact, Self::Lpm4, Self::Lpm6, Self::Array, Self::Acl, Self::Maglev, Self::Strings, Self::Meter];
 
     /// Returns the name of the shape.
     pub const fn name(self) -> &'static str {
@@ -262,6 +277,7 @@ impl Shape {
             Self::Acl => "acl",
             Self::Maglev => "maglev",
             Self::Strings => "strings",
+            Self::Meter => "meter",
         }
     }
 }
@@ -432,8 +448,8 @@ impl Declaration {
     }
 
     /// Returns whether the function must see packets in arrival order on the CPU. Functions with
-    /// flows need this order.
+    /// flows or meters need this order.
     pub fn needs_order(&self) -> bool {
-        self.in_order || self.flows.is_some()
+        self.in_order || self.flows.is_some() || self.tables.iter().any(|table| table.shape == Shape::Meter)
     }
 }

@@ -38,7 +38,8 @@ pub mod words;
 pub use contract::{Contract, Counter, Drop, KernelCounters, Verdict};
 pub use declaration::{
     Column, Command, CommandArgument, Constant, CounterDeclaration, Declaration, DropDeclaration, Extent, FlowLimit,
-    Flows, Form, HostUse, Param, ParamShape, Record, Resource, Shape, Table, TestDeclaration, VerdictDeclaration,
+    Flows, Form, HostUse, MeterUnit, Param, ParamShape, Record, Resource, Shape, Table, TestDeclaration,
+    VerdictDeclaration,
 };
 pub use error::{Error, ValueError};
 pub use layout::{FlowLayout, ImageLayout, Packing, ParamLayout, RecordLayout};

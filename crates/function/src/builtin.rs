@@ -8,13 +8,13 @@ use std::sync::Arc;
 use godwit_abi::{Descriptor, Outcome};
 use godwit_declare::{Contract, Declaration};
 use godwit_kernels::declared::DECLARED;
-use godwit_packet::ImageRef;
+use godwit_packet::{ImageRef, SteerKey};
 use serde::Deserialize;
 use toml::Spanned;
 use toml::de::DeTable;
 
 use crate::declared::{Declared, Values};
-use crate::{BuildContext, Error, Function, KINDS, Running};
+use crate::{BuildContext, Error, Function, HostHalf, KINDS, Running};
 
 /// Configuration of a built-in function that has no part in Rust.
 #[derive(Debug, Deserialize)]
@@ -60,6 +60,14 @@ impl Function for BuiltIn {
 
     fn image(&self) -> ImageRef<'_> {
         self.declared.image()
+    }
+
+    fn host_half(&self, _worker: usize, _workers: usize) -> Option<Box<dyn HostHalf>> {
+        Some(self.declared.meter()?.host_half())
+    }
+
+    fn steer_key(&self) -> Option<Arc<dyn SteerKey>> {
+        Some(self.declared.meter()?.steer_key())
     }
 
     fn command(&self, request: &serde_json::Value, running: &dyn Running) -> Result<serde_json::Value, Error> {

@@ -9,7 +9,7 @@ use godwit_abi::{Descriptor, Outcome};
 use godwit_custom::Compiled;
 use godwit_declare::Contract;
 use godwit_kernels::custom::CustomKernel;
-use godwit_packet::ImageRef;
+use godwit_packet::{ImageRef, SteerKey};
 use serde::Deserialize;
 use toml::Spanned;
 use toml::de::DeTable;
@@ -17,7 +17,7 @@ use toml::de::DeTable;
 pub use godwit_custom::Error;
 
 use crate::declared::{Declared, Values};
-use crate::{BuildContext, Function, Running};
+use crate::{BuildContext, Function, HostHalf, Running};
 
 /// Value of `kind` in the configuration.
 pub const KIND_NAME: &str = "custom";
@@ -68,6 +68,14 @@ impl Function for Custom {
 
     fn custom_kernel(&self) -> Option<&'static CustomKernel> {
         Some(&self.compiled.kernel)
+    }
+
+    fn host_half(&self, _worker: usize, _workers: usize) -> Option<Box<dyn HostHalf>> {
+        Some(self.declared.meter()?.host_half())
+    }
+
+    fn steer_key(&self) -> Option<Arc<dyn SteerKey>> {
+        Some(self.declared.meter()?.steer_key())
     }
 
     fn command(&self, request: &serde_json::Value, running: &dyn Running) -> Result<serde_json::Value, crate::Error> {

@@ -97,19 +97,20 @@ impl Checked {
         Ok(checked)
     }
 
-    /// Runs the kernel on a batch of frames. Returns a result per frame, and the values of the
-    /// counters.
+    /// Runs the kernel on a batch of frames, each with the parameter of its packet. Returns a
+    /// result per frame, and the values of the counters.
     ///
     /// # Errors
     /// Returns the first fault of the kernel, or the reason why the program did not run. The
     /// program has then ended.
-    pub fn run(&mut self, frames: &[Vec<u8>]) -> Result<(Vec<Answer>, Vec<u64>), Stopped> {
-        let bytes: usize = frames.iter().map(|frame| 4 + frame.len()).sum();
+    pub fn run(&mut self, frames: &[Vec<u8>], parameters: &[u64]) -> Result<(Vec<Answer>, Vec<u64>), Stopped> {
+        let bytes: usize = frames.iter().map(|frame| 12 + frame.len()).sum();
         let mut request = Vec::with_capacity(8 + bytes);
         request.extend((frames.len() as u32).to_le_bytes());
         request.extend((bytes as u32).to_le_bytes());
-        for frame in frames {
+        for (frame, parameter) in frames.iter().zip(parameters) {
             request.extend((frame.len() as u32).to_le_bytes());
+            request.extend(parameter.to_le_bytes());
             request.extend(frame);
         }
         match self.exchange(&request, frames.len()) {

@@ -61,8 +61,8 @@ typedef struct answer {
     uint32_t reserved;
 } answer;
 
-typedef void kernel(uint8_t *buffer, const uint8_t *image, uint64_t *counters, descriptor *,
-                    outcome *);
+typedef void kernel(uint8_t *buffer, const uint8_t *image, uint64_t parameter, uint64_t *counters,
+                    descriptor *, outcome *);
 kernel gw_checked_zero, gw_checked_pattern;
 
 void __asan_poison_memory_region(const volatile void *, size_t);
@@ -88,6 +88,7 @@ static uint8_t before[BUFFER_BYTES];
 static uint8_t edges[EDGES];
 static uint64_t counters[2][COUNTERS]; /* of both copies of the kernel, for one batch */
 static uint32_t frame_number;
+static uint64_t parameter; /* of the kernel, for the current frame */
 static uint32_t steps;
 static uint32_t is_new;
 static uintptr_t last;
@@ -214,7 +215,7 @@ static outcome run(kernel *kernel, const uint8_t *frame, uint32_t length, int fi
     __asan_poison_memory_region(buffer + end, BUFFER_BYTES - end);
     steps = 0;
     last = 0;
-    kernel(buffer, image, counted, d, &result);
+    kernel(buffer, image, parameter, counted, d, &result);
     __asan_unpoison_memory_region(buffer, BUFFER_BYTES);
     return result;
 }
@@ -307,8 +308,10 @@ int main(void)
         for (frame_number = 0; frame_number < sizes[0]; frame_number++) {
             uint32_t length;
             memcpy(&length, frames + at, sizeof(length));
-            filled += answer_frame(frames + at + sizeof(length), length, out + filled);
-            at += sizeof(length) + length;
+            memcpy(&parameter, frames + at + sizeof(length), sizeof(parameter));
+            at += sizeof(length) + sizeof(parameter);
+            filled += answer_frame(frames + at, length, out + filled);
+            at += length;
         }
         memcpy(out + filled, counters[0], given.counters * sizeof(uint64_t));
         filled += given.counters * sizeof(uint64_t);

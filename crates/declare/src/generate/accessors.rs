@@ -19,10 +19,11 @@ pub(super) fn tables(declaration: &Declaration) -> String {
     let mut text = String::new();
     for (table, offset) in declaration.tables.iter().zip(&layout.tables) {
         let name = format!("{}_{}", prefix(declaration), table.name);
-        if !table.key.is_empty() {
+        let is_meter = table.shape == Shape::Meter;
+        if !table.key.is_empty() && !is_meter {
             text += &plain_struct(declaration, &format!("{name}_key"), &table.key);
         }
-        if !table.row.is_empty() {
+        if !table.row.is_empty() && !is_meter {
             text += &plain_struct(declaration, &format!("{name}_row"), &table.row);
         }
         text += &find(table, &name, *offset);
@@ -79,6 +80,11 @@ fn find(table: &Table, name: &str, offset: usize) -> String {
                 + "    const gw_u32 index = gw_maglev_find(lane->image, table, hash);\n    if (index == GW_TABLE_NONE) {\n        return 0;\n    }\n"
                 + &copy("index", false)
         }
+        // The host has found the entry, and passes the color as the parameter.
+        Shape::Meter => format!(
+            "\n/* Returns the color of the packet. */\nGW_LANE gw_u32 {name}_color(const gw_lane *lane)\n{{\n    \
+             return (gw_u32)lane->parameter & GW_COLORLESS;\n}}\n"
+        ),
         Shape::Strings => format!(
             "\nGW_LANE gw_u32 {name}_search(const gw_lane *lane, const GW_GLOBAL gw_u8 *bytes, gw_u32 length,\n                              gw_u32 *first)\n{{\n{}    return gw_strings_search(lane->image, table, bytes, length, first);\n}}\n",
             header("strings")

@@ -71,7 +71,7 @@ pub fn columns(shape: Shape, key: &[Field], row: &[Field]) -> Vec<String> {
         Shape::Array => &["index"],
         Shape::Acl => &["priority"],
         Shape::Maglev => &["name"],
-        Shape::Exact | Shape::Strings => &[],
+        Shape::Exact | Shape::Strings | Shape::Meter => &[],
     };
     let fields = key.iter().chain(row).map(|field| field.name.clone());
     first.iter().map(|column| (*column).to_owned()).chain(fields).collect()

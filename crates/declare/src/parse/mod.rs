@@ -2,6 +2,7 @@
 
 mod commands;
 mod fields;
+mod meter;
 mod outcomes;
 mod section;
 mod state;
@@ -212,6 +213,7 @@ fn check(declaration: &Declaration) -> Result<(), Error> {
         }
     }
     state::check(declaration)?;
+    meter::check(declaration)?;
     // A struct with unused bytes has no valid layout, so this call returns an error.
     for record in &declaration.records {
         RecordLayout::of(record, &declaration.records).map_err(|error| Error::at(declaration.line, error))?;

@@ -1,6 +1,6 @@
 //! Reads the parameters, tables, flows and resources of a declaration.
 
-use crate::declaration::{Declaration, FlowLimit, Flows, Param, ParamShape, Resource, Shape, Table};
+use crate::declaration::{Declaration, FlowLimit, Flows, MeterUnit, Param, ParamShape, Resource, Shape, Table};
 use crate::error::suggest;
 use crate::head::{check_field_name, check_name};
 use crate::layout::RecordLayout;
@@ -8,6 +8,7 @@ use crate::types::{FieldType, Scalar};
 use crate::{Error, value};
 
 use super::fields::scalars;
+use super::meter;
 use super::section::Section;
 
 /// Maximum number of entries of a table or of flows.
@@ -80,11 +81,12 @@ pub(super) fn tables(root: &mut Section<'_>) -> Result<Vec<Table>, Error> {
         };
         let text = section.text("text")?.unwrap_or_default();
         let key = scalars(&mut section, "key")?;
-        let row = scalars(&mut section, "row")?;
+        let row = if shape == Shape::Meter { meter::row() } else { scalars(&mut section, "row")? };
+        let unit = if shape == Shape::Meter { meter::unit(&mut section)? } else { MeterUnit::default() };
         let capacity = section.number("capacity", CAPACITY_MAX)?.unwrap_or(1024) as u32;
         let rows = section.number("rows", CAPACITY_MAX)?.map_or(capacity, |rows| (rows as u32).min(capacity));
         section.finish()?;
-        let has_key = matches!(shape, Shape::Exact | Shape::Acl);
+        let has_key = matches!(shape, Shape::Exact | Shape::Acl | Shape::Meter);
         if has_key == key.is_empty() {
             let needs = if has_key { "needs" } else { "has no" };
             return refuse(format!("the shape `{shape_name}` {needs} `key`"));
@@ -99,10 +101,11 @@ pub(super) fn tables(root: &mut Section<'_>) -> Result<Vec<Table>, Error> {
         if shape == Shape::Maglev && capacity > MAGLEV_ROWS_MAX {
             return refuse(format!("`capacity` of a maglev table is at most {MAGLEV_ROWS_MAX}"));
         }
-        if let Some(message) = sizes(&key, &row) {
+        let of_meter = || meter::refusal(&key, capacity).filter(|_| shape == Shape::Meter);
+        if let Some(message) = sizes(&key, &row).or_else(of_meter) {
             return refuse(message);
         }
-        tables.push(Table { name: name.clone(), shape, text, key, row, capacity, rows });
+        tables.push(Table { name: name.clone(), shape, text, key, row, capacity, rows, unit });
     }
     match tables.get(TABLES_MAX) {
         Some(_) => root.refuse(format!("a function has at most {TABLES_MAX} tables")),

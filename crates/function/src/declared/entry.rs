@@ -10,7 +10,7 @@ use crate::Error;
 /// Lookup key of an entry, in a format that depends on the shape of the table.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub(super) enum Key {
-    /// Key of an `exact` table, as words.
+    /// Key of an `exact` table or a meter, as words.
     Words(Vec<u64>),
     /// IPv4 prefix with its length.
     Prefix4(u32, u8),
@@ -113,7 +113,7 @@ impl Format {
             }
             Shape::Maglev if text(0).is_empty() => return Err(in_column("name", "must not be empty")),
             Shape::Maglev => Key::Name(text(0).to_owned()),
-            Shape::Exact => {
+            Shape::Exact | Shape::Meter => {
                 let values = self.key.iter().zip(texts).map(|(field, text)| {
                     value::parse(scalar(field), text, Some(&self.ports)).map_err(|error| in_column(&field.name, error))
                 });

@@ -10,6 +10,7 @@ use toml::Spanned;
 
 use super::entry::{Format, Key, Row, store};
 use super::file;
+use super::meter::Meter;
 use super::shapes::{self, Content, Place};
 use crate::{BuildContext, Error};
 
@@ -83,6 +84,12 @@ impl Declared {
     /// Returns the memory with all tables.
     pub(crate) fn image(&self) -> ImageRef<'_> {
         (&*self.image).into()
+    }
+
+    /// Returns the meter of the function, if it has one.
+    pub(crate) fn meter(&self) -> Option<Arc<Meter>> {
+        let (_, tables) = self.parts();
+        tables.iter().find_map(|table| table.content.meter()).map(Arc::clone)
     }
 
     /// Returns the memory with all tables and the state of the tables, for commands.

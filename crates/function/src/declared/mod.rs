@@ -6,6 +6,7 @@
 //! | `entry` | entries as text and as keys and rows |
 //! | `file` | files of entries |
 //! | `image` | the table image: parameters and all tables |
+//! | `meter` | rates of packets, whose tokens the workers keep |
 //! | `rows` | rows, which entries with equal contents share |
 //! | `shapes` | one module per shape: its part of the image, and its changes |
 //! | `commands` | commands of the operator |
@@ -14,6 +15,7 @@ mod commands;
 mod entry;
 mod file;
 mod image;
+mod meter;
 mod rows;
 mod shapes;
 

@@ -123,19 +123,19 @@ pub fn receiver(config: &Config, context: QueueContext) -> Result<Box<dyn Receiv
     Ok(Box::new(replay))
 }
 
-/// Returns all frames of a capture file. `frame_bytes_max` is the maximum length of a frame, and
-/// longer frames are left out.
+/// Returns all frames of a capture file, each with its time in nanoseconds. `frame_bytes_max` is
+/// the maximum length of a frame, and longer frames are left out.
 ///
 /// # Errors
 /// Returns an error if the file cannot be read, is damaged, or has a link type other than Ethernet.
-pub fn frames(path: &Path, frame_bytes_max: usize) -> Result<Vec<Vec<u8>>, Error> {
+pub fn timed_frames(path: &Path, frame_bytes_max: usize) -> Result<Vec<(u64, Vec<u8>)>, Error> {
     let mut reader = reader::Reader::open(path)?;
     let mut frames = Vec::new();
     while let Some(record) = reader.next()? {
         if let reader::Content::Frame(range) = &record.content
             && range.len() <= frame_bytes_max
         {
-            frames.push(reader.frame(range).to_vec());
+            frames.push((record.time_ns, reader.frame(range).to_vec()));
         }
     }
     Ok(frames)

@@ -18,6 +18,7 @@ use godwit_declare::{Packing, Shape, Table};
 use godwit_packet::Image;
 
 use super::entry::{Change, Format, Key, Row};
+use super::meter::{self, Meter};
 use crate::{Error, Running};
 
 /// Table of a running function.
@@ -28,6 +29,11 @@ pub(super) trait Content: Send {
     /// # Errors
     /// Returns the number of changes that took effect, and the reason why the next one failed.
     fn change(&mut self, image: &Arc<Image>, changes: &[Change], running: &dyn Running) -> Result<(), (usize, Error)>;
+
+    /// Returns the meter, if the table is one.
+    fn meter(&self) -> Option<&Arc<Meter>> {
+        None
+    }
 }
 
 /// Table whose size is known, but whose contents are not yet written.
@@ -60,6 +66,7 @@ pub(super) fn plan(table: &Table, format: &Format, entries: &[(Key, Row)]) -> Re
         Shape::Array => array::plan(table, format, entries),
         Shape::Acl => acl::plan(table, format, entries),
         Shape::Maglev => maglev::plan(table, format, entries),
+        Shape::Meter => Ok(meter::plan(table, entries)),
         Shape::Lpm6 | Shape::Strings => {
             let message = format!("tables of shape `{}` are only possible in built-in functions", table.shape.name());
             Err(invalid(table, message))

@@ -73,10 +73,15 @@ impl Lanes {
 
     /// Runs a bin of frames on a device. Returns the name of the device, the results and the values
     /// of the counters.
-    pub(super) fn run(&mut self, index: usize, frames: &[Vec<u8>]) -> Result<(String, Vec<Answer>, Vec<u64>), Failure> {
+    pub(super) fn run(
+        &mut self,
+        index: usize,
+        frames: &[Vec<u8>],
+        parameters: &[u64],
+    ) -> Result<(String, Vec<Answer>, Vec<u64>), Failure> {
         let opened = &mut self.opened[index];
         let before = opened.device.counters(0);
-        let answers = opened.run(frames)?;
+        let answers = opened.run(frames, parameters)?;
         let after = opened.device.counters(0);
         let counted = after.iter().zip(before).map(|(after, before)| after.wrapping_sub(before));
         Ok((opened.name.clone(), answers, counted.collect()))
@@ -112,7 +117,7 @@ fn open(id: &str, mode: Mode, function: &Arc<dyn Function>) -> Result<Opened, Fa
 }
 
 impl Opened {
-    fn run(&mut self, frames: &[Vec<u8>]) -> Result<Vec<Answer>, Failure> {
+    fn run(&mut self, frames: &[Vec<u8>], parameters: &[u64]) -> Result<Vec<Answer>, Failure> {
         let mut before = Vec::with_capacity(frames.len());
         for frame in frames {
             let Some(descriptor) = self.region.allocate(frame.len()) else {
@@ -121,7 +126,7 @@ impl Opened {
             self.region.frame_mut(&descriptor).copy_from_slice(frame);
             before.push(descriptor);
         }
-        let chunk = chunk(&before, self.kernel);
+        let chunk = chunk(&before, parameters, self.kernel);
         self.lane
             .submit(&mut self.region, chunk)
             .map_err(|rejected| Failure::User(format!("{}: {}", self.name, rejected.error)))?;
@@ -148,11 +153,11 @@ impl Opened {
 }
 
 /// Returns a chunk with these packets.
-fn chunk(descriptors: &[Descriptor], kernel: u8) -> Chunk {
+fn chunk(descriptors: &[Descriptor], parameters: &[u64], kernel: u8) -> Chunk {
     let mut chunk = Chunk::new(descriptors.len().div_ceil(DEVICE_BIN_PACKETS), descriptors.len());
     for (entry, descriptor) in descriptors.iter().enumerate() {
         chunk.descriptors[entry] = *descriptor;
-        chunk.parameters[entry] = 0;
+        chunk.parameters[entry] = parameters[entry];
     }
     for (index, packets) in descriptors.chunks(DEVICE_BIN_PACKETS).enumerate() {
         chunk.bins.push(Bin {

@@ -4,6 +4,7 @@ mod coverage;
 mod devices;
 mod expect;
 mod mutate;
+mod parameters;
 mod subject;
 
 use std::fmt::Write as _;
@@ -52,10 +53,14 @@ pub(crate) fn execute(arguments: &Arguments) -> Result<(), Failure> {
     let subject = Subject::load(&arguments.source)?;
     let mut bench = Bench::new(arguments, &subject)?;
     let captured = match subject.test() {
-        Some(test) => pcap::frames(&subject.folder().join(&test.frames), FRAME_BYTES_MAX).map_err(Failure::user)?,
+        Some(test) => {
+            pcap::timed_frames(&subject.folder().join(&test.frames), FRAME_BYTES_MAX).map_err(Failure::user)?
+        }
         None => Vec::new(),
     };
-    let answers = bench.run(&captured, Origin::Capture)?;
+    let parameters = parameters::captured(&*subject.function, &captured)?;
+    let captured: Vec<Vec<u8>> = captured.into_iter().map(|(_, frame)| frame).collect();
+    let answers = bench.run(&captured, &parameters, Origin::Capture)?;
     if let Some(test) = subject.test() {
         let path = subject.folder().join(&test.expect);
         let expected = Expected { contract: subject.compiled.contract, ports: &test.ports };
@@ -68,7 +73,9 @@ pub(crate) fn execute(arguments: &Arguments) -> Result<(), Failure> {
     let mut left = arguments.frames;
     while left > 0 {
         let frames = mutator.frames(left.min(BIN_PACKETS as u64) as usize);
-        let answers = bench.run(&frames, Origin::Mutation(arguments.frames - left))?;
+        let first = arguments.frames - left;
+        let parameters = parameters::mutated(&*subject.function, first, frames.len());
+        let answers = bench.run(&frames, &parameters, Origin::Mutation(first))?;
         left -= frames.len() as u64;
         for (frame, answer) in frames.into_iter().zip(answers) {
             if answer.is_new {
@@ -122,11 +129,11 @@ impl<'a> Bench<'a> {
 
     /// Runs frames in all forms and on all devices. Returns the results of the program with
     /// sanitizers, which all others must give too.
-    fn run(&mut self, frames: &[Vec<u8>], origin: Origin) -> Result<Vec<Answer>, Failure> {
+    fn run(&mut self, frames: &[Vec<u8>], parameters: &[u64], origin: Origin) -> Result<Vec<Answer>, Failure> {
         let mut all = Vec::with_capacity(frames.len());
-        for (index, bin) in frames.chunks(BIN_PACKETS).enumerate() {
+        for (index, (bin, parameters)) in frames.chunks(BIN_PACKETS).zip(parameters.chunks(BIN_PACKETS)).enumerate() {
             let first = index * BIN_PACKETS;
-            let (answers, counters) = match self.checked.run(bin) {
+            let (answers, counters) = match self.checked.run(bin, parameters) {
                 Ok(results) => results,
                 Err(Stopped::Fault(fault)) => {
                     let message = self.describe(origin, first + fault.frame, &bin[fault.frame], &fault.message)?;
@@ -136,7 +143,7 @@ impl<'a> Bench<'a> {
             };
             for form in &self.forms {
                 let (found, counted) =
-                    self.guarded.run(form, self.subject.compiled, self.subject.function.image(), bin);
+                    self.guarded.run(form, self.subject.compiled, self.subject.function.image(), bin, parameters);
                 let name = form.to_string();
                 if let Some((frame, message)) = self.difference((&answers, &counters), (&found, &counted), &name) {
                     let message = self.describe(origin, first + frame, &bin[frame], &message)?;
@@ -144,7 +151,7 @@ impl<'a> Bench<'a> {
                 }
             }
             for index in 0..self.lanes.len() {
-                let (name, found, counted) = self.lanes.run(index, bin)?;
+                let (name, found, counted) = self.lanes.run(index, bin, parameters)?;
                 if let Some((frame, message)) = self.difference((&answers, &counters), (&found, &counted), &name) {
                     let message = self.describe(origin, first + frame, &bin[frame], &message)?;
                     return Err(self.subject.fault(None, &message));
