@@ -201,10 +201,10 @@ pub fn declare(path: &Path, text: &str) -> Result<Declaration, Error> {
             ),
         ));
     }
-    let shapes = [Shape::Lpm6, Shape::Strings];
+    let shapes = [Shape::Strings];
     if let Some(table) = declaration.tables.iter().find(|table| shapes.contains(&table.shape)) {
         let message = format!(
-            "table `{}`: the shape `{}` is not available to functions of users: use `lpm4`, `exact`, `array`, `acl` or `maglev`",
+            "table `{}`: the shape `{}` is not available to functions of users",
             table.name,
             table.shape.name()
         );

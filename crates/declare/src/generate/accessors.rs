@@ -57,8 +57,8 @@ fn find(table: &Table, name: &str, offset: usize) -> String {
         }
         Shape::Lpm6 => {
             begin("gw_u64 high, gw_u64 low")
-                + &header("lpm6")
-                + "    const gw_u32 index = gw_lpm6_find(lane->image, table, high, low);\n    if (index == GW_TABLE_NONE) {\n        return 0;\n    }\n"
+                + &header("acl")
+                + "    gw_u64 words[GW_ACL_WORDS] = {high, low, 0, 0, 0};\n    const gw_u32 index = gw_acl_find(lane->image, table, words);\n    if (index == GW_TABLE_NONE) {\n        return 0;\n    }\n"
                 + &copy("index", false)
         }
         Shape::Array => {

@@ -1,6 +1,6 @@
 //! Tests of complete declarations.
 
-use crate::declaration::{Extent, Form, Shape};
+use crate::declaration::{Extent, Form, MeterUnit, Shape};
 use crate::generate;
 use crate::{Declaration, Error};
 
@@ -178,6 +178,56 @@ fn flows_and_resources_are_read() {
         ("timeout  = { udp = 300, tcp = 7440 }", "", "timers"),
     ] {
         let error = Declaration::parse(&NAT44.replacen(line, replacement, 1)).unwrap_err();
+        assert!(error.message.contains(part), "{replacement}: {error}");
+    }
+}
+
+/// A function with a counter and a meter.
+const LIMIT: &str = r#"/* godwit function limit
+summary = "Limits the rate of sources."
+reads   = 34
+[verdicts]
+pass = "The source is within its rate."
+[drops]
+exceeded = "The source exceeds its rate."
+[counters]
+lost_bytes = { unit = "bytes", text = "Bytes of dropped packets." }
+[tables.rates]
+shape = "meter"
+key   = { source = "ipv4", protocol = "u8" }
+unit  = "packets"
+*/
+"#;
+
+#[test]
+fn counters_and_meters_are_read() {
+    let limit = Declaration::parse(LIMIT).unwrap();
+    assert!(limit.needs_order());
+    assert_eq!((limit.kernel_counters(), limit.tables[0].unit), (1, MeterUnit::Packets));
+    let contract = generate::contract(&limit, Some(128));
+    assert_eq!((contract.kernel_counters.offset % 64, contract.kernel_counters.bytes().len()), (0, 8));
+    assert_eq!((contract.counters[0].name, contract.counters[0].unit), ("lost_bytes", "bytes"));
+    let header = generate::header::header(&limit, Some(128));
+    for part in ["void gw_limit_count_lost_bytes(const gw_lane *lane, gw_u32 value)", "gw_limit_rates_color("] {
+        assert!(header.contains(part), "{header}");
+    }
+    assert_eq!(
+        generate::page::columns(Shape::Meter, &limit.tables[0].key, &limit.tables[0].row),
+        ["source", "protocol", "rate", "burst", "excess"]
+    );
+    for (line, replacement, part) in [
+        ("lost_bytes", "busy_ns", "each function has a counter of this name"),
+        ("lost_bytes", "verdict_pass", "each function has a counter of this name"),
+        ("text = \"Bytes of dropped packets.\"", "", "text"),
+        ("source = \"ipv4\"", "sender = \"ipv4\"", "no key field `sender`"),
+        ("source = \"ipv4\"", "source = \"u32\"", "`ipv4` or `ipv6`"),
+        ("unit  = \"packets\"", "unit  = \"bytes\"", "unknown unit `bytes`"),
+        ("unit  = \"packets\"", "row = { rate = \"u64\" }", "row"),
+        ("unit  = \"packets\"", "capacity = 65537", "at most 65536"),
+        ("*/", "[tables.more]\nshape = \"meter\"\nkey = { source = \"ipv6\" }\n*/", "at most one meter"),
+        ("*/", "[flows.session]\nkey = { a = \"u8\" }\ntimeout = { t = 1 }\n*/", "a meter or `[flows]`"),
+    ] {
+        let error = Declaration::parse(&LIMIT.replacen(line, replacement, 1)).unwrap_err();
         assert!(error.message.contains(part), "{replacement}: {error}");
     }
 }

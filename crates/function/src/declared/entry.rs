@@ -30,7 +30,7 @@ pub(super) enum Key {
 pub(super) type Row = Box<[u8]>;
 
 /// Values and bit mask of a simple pattern, as words.
-type Masked = (Vec<u64>, Vec<u64>);
+pub(super) type Masked = (Vec<u64>, Vec<u64>);
 
 /// Change of the entry with a key. With a row, the entry is added or changed. Without a row, it is
 /// removed.

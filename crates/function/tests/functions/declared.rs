@@ -189,6 +189,34 @@ fn lpm4_tables_agree_with_a_scan() {
 }
 
 #[test]
+fn lpm6_tables_agree_with_a_scan() {
+    let (folder, mut random) = (Folder::new(), Random::new(6));
+    let lookup = "    const gw_u32 found =\n        gw_networks_table_find(lane, gw_load_be64(frame), gw_load_be64(frame + 8), &row);";
+    // Few networks, so that prefixes cover each other.
+    let any_address = |random: &mut Random| {
+        let low = u128::from(random.below(3u32)) << 62 | u128::from(random.below(16u32));
+        0x2001_0db8 << 96 | u128::from(random.below(4u32)) << 64 | low
+    };
+    let mask = |length: u8| u128::MAX.checked_shl(128 - u32::from(length)).unwrap_or(0);
+    let any_key = |random: &mut Random| {
+        let length = random.pick(&[0, 32, 62, 63, 64, 65, 66, 124, 125, 126, 127, 128]);
+        (any_address(random) & mask(length), length)
+    };
+    let words = |(prefix, length): &(u128, u8)| vec![format!("{}/{length}", std::net::Ipv6Addr::from(*prefix))];
+    let model: BTreeMap<_, u32> = (0..60).map(|_| (any_key(&mut random), random.below(1u32 << 24))).collect();
+    let table = "shape = \"lpm6\"\ncapacity = 1000";
+    let function = build(&folder, "networks", &source("networks", table, lookup), "prefix,value", &rows(&model, words));
+    let keys: Vec<Vec<u8>> =
+        (0..400).map(|_| [&any_address(&mut random).to_be_bytes()[..], &[0; 48]].concat()).collect();
+    change(&*function, &mut random, model, any_key, words, &keys, |model, frame| {
+        let address = u128::from_be_bytes(frame[..16].try_into().unwrap());
+        let covers = |(prefix, length): &(u128, u8)| (address ^ prefix) & mask(*length) == 0;
+        let best = model.iter().filter(|(key, _)| covers(key)).max_by_key(|((_, length), _)| *length);
+        best.map(|(_, value)| *value)
+    });
+}
+
+#[test]
 fn arrays_agree_with_a_map() {
     let (folder, mut random) = (Folder::new(), Random::new(3));
     let lookup = "    const gw_u32 found = gw_numbers_table_find(lane, gw_load_be16(frame), &row);";

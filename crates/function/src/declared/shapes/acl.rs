@@ -1,14 +1,15 @@
-//! Table shape `acl`, which matches patterns by tuple space search (`kernels/tables/acl.h`). Each
-//! change rebuilds all patterns.
+//! Table shapes `acl` and `lpm6`, which match patterns by tuple space search
+//! (`kernels/tables/acl.h`). An IPv6 prefix is a pattern whose priority increases with its length.
+//! Each change rebuilds all patterns.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use godwit_declare::Table;
+use godwit_declare::{Shape, Table};
 use godwit_packet::Image;
 
 use super::{Content, Place, Plan, refusal};
-use crate::declared::entry::{Change, Format, Key, Row};
+use crate::declared::entry::{Change, Format, Key, Masked, Row};
 use crate::declared::rows::Rows;
 use crate::{Error, Running};
 
@@ -43,7 +44,8 @@ pub(super) fn plan(table: &Table, format: &Format, entries: &[(Key, Row)]) -> Re
     let row_bytes = format.row_bytes();
     let capacity = table.capacity as usize;
     let rows_bytes = (2 * capacity * row_bytes).next_multiple_of(LINE_BYTES);
-    let slots = (4 * capacity * EXPANSION).next_power_of_two() + 16 * TUPLES_MAX;
+    let expansion = if table.shape == Shape::Lpm6 { 1 } else { EXPANSION };
+    let slots = (4 * capacity * expansion).next_power_of_two() + 16 * TUPLES_MAX;
     let block_bytes = LINE_BYTES * (1 + TUPLES_MAX + slots);
     let changes: Vec<Change> = entries.iter().map(|(key, row)| (key.clone(), Some(row.clone()))).collect();
     let format = format.clone();
@@ -97,22 +99,37 @@ fn place(keys: &BTreeMap<Words, (u32, u32)>, bits: u32, seed: u64) -> Option<Slo
 }
 
 impl Acl {
+    /// Returns the priority of a pattern, and its parts without ranges.
+    fn masked(&self, key: &Key) -> Result<(u32, Vec<Masked>), Error> {
+        match key {
+            Key::Pattern(priority, texts) => Ok((*priority, self.format.masked(texts).map_err(Error::in_command)?)),
+            Key::Prefix6(prefix, length) => {
+                let mask = u128::MAX.checked_shl(128 - u32::from(*length)).unwrap_or(0);
+                let words = |number: u128| vec![(number >> 64) as u64, number as u64];
+                Ok((128 - u32::from(*length), vec![(words(*prefix), words(mask))]))
+            }
+            _ => unreachable!("the key of an acl or an lpm6 table"),
+        }
+    }
+
     /// Returns the bytes of all patterns in the format that the kernel reads.
     fn block(&self, patterns: &BTreeMap<Key, u32>) -> Result<Vec<u8>, Error> {
         let mut tuples: BTreeMap<Words, BTreeMap<Words, (u32, u32)>> = BTreeMap::new();
         let wide = |words: &[u64]| -> Words { std::array::from_fn(|index| words.get(index).copied().unwrap_or(0)) };
         for (key, row) in patterns {
-            let Key::Pattern(priority, texts) = key else { unreachable!("the key of an acl") };
-            for (words, masks) in self.format.masked(texts).map_err(Error::in_command)? {
+            let (priority, masked) = self.masked(key)?;
+            for (words, masks) in masked {
                 let keys = tuples.entry(wide(&masks)).or_default();
                 // If several patterns have the same value and mask, the first one has the best
                 // priority, because the patterns are sorted by priority.
-                keys.entry(wide(&words)).or_insert((*priority, *row));
+                keys.entry(wide(&words)).or_insert((priority, *row));
             }
         }
         if tuples.len() > TUPLES_MAX {
-            let message =
-                format!("the patterns have {} different masks, and at most {TUPLES_MAX} are possible", tuples.len());
+            let message = format!(
+                "the patterns have {} different masks or prefix lengths, and at most {TUPLES_MAX} are possible",
+                tuples.len()
+            );
             return Err(refusal(message));
         }
         let best =

@@ -64,10 +64,10 @@ pub(super) fn plan(table: &Table, format: &Format, entries: &[(Key, Row)]) -> Re
         },
         Shape::Lpm4 => lpm4::plan(table, format, entries),
         Shape::Array => array::plan(table, format, entries),
-        Shape::Acl => acl::plan(table, format, entries),
+        Shape::Acl | Shape::Lpm6 => acl::plan(table, format, entries),
         Shape::Maglev => maglev::plan(table, format, entries),
         Shape::Meter => Ok(meter::plan(table, entries)),
-        Shape::Lpm6 | Shape::Strings => {
+        Shape::Strings => {
             let message = format!("tables of shape `{}` are only possible in built-in functions", table.shape.name());
             Err(invalid(table, message))
         }
