@@ -15,6 +15,7 @@ const LOOP: &str = include_str!(concat!(env!("CARGO_MANIFEST_DIR"), "/dialect/lo
 /// type.
 const SHAPES: &[(&str, &str)] = &[
     ("acl", include_str!(concat!(env!("CARGO_MANIFEST_DIR"), "/tables/acl.h"))),
+    ("strings", include_str!(concat!(env!("CARGO_MANIFEST_DIR"), "/tables/strings.h"))),
     ("lpm6", include_str!(concat!(env!("CARGO_MANIFEST_DIR"), "/tables/acl.h"))),
     ("array", include_str!(concat!(env!("CARGO_MANIFEST_DIR"), "/tables/array.h"))),
     ("exact", include_str!(concat!(env!("CARGO_MANIFEST_DIR"), "/tables/exact.h"))),

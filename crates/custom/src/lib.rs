@@ -41,7 +41,7 @@ use std::path::Path;
 use std::sync::{Mutex, PoisonError};
 
 use godwit_abi::{Descriptor, Outcome};
-use godwit_declare::{Contract, Declaration, Shape, generate};
+use godwit_declare::{Contract, Declaration, generate};
 use godwit_kernels::custom::{CustomKernel, CustomText};
 use godwit_packet::ImageRef;
 
@@ -200,15 +200,6 @@ pub fn declare(path: &Path, text: &str) -> Result<Declaration, Error> {
                 "counters.{name}: arrays of counters belong to built-in functions only: remove `verdict` and `size`"
             ),
         ));
-    }
-    let shapes = [Shape::Strings];
-    if let Some(table) = declaration.tables.iter().find(|table| shapes.contains(&table.shape)) {
-        let message = format!(
-            "table `{}`: the shape `{}` is not available to functions of users",
-            table.name,
-            table.shape.name()
-        );
-        return Err(at(declaration.line, message));
     }
     if declaration.host != godwit_declare::HostUse::default() || declaration.in_order {
         return built_in("`host` or `in_order`");

@@ -50,7 +50,7 @@ pub fn configuration(declaration: &Declaration) -> String {
         text += "| table | shape | columns of the file | capacity | meaning |\n|---|---|---|---|---|\n";
         for table in &declaration.tables {
             let columns = columns(table.shape, &table.key, &table.row).join("`, `");
-            let columns = if columns.is_empty() { "one pattern a line".to_owned() } else { format!("`{columns}`") };
+            let columns = format!("`{columns}`");
             let _ = writeln!(
                 text,
                 "| `tables.{}` | {} | {columns} | {} | {} |",
@@ -71,7 +71,8 @@ pub fn columns(shape: Shape, key: &[Field], row: &[Field]) -> Vec<String> {
         Shape::Array => &["index"],
         Shape::Acl => &["priority"],
         Shape::Maglev => &["name"],
-        Shape::Exact | Shape::Strings | Shape::Meter => &[],
+        Shape::Strings => &["pattern"],
+        Shape::Exact | Shape::Meter => &[],
     };
     let fields = key.iter().chain(row).map(|field| field.name.clone());
     first.iter().map(|column| (*column).to_owned()).chain(fields).collect()

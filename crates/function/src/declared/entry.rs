@@ -1,5 +1,6 @@
 //! Entries of declared tables, which are parsed from the lines of a file or the words of a command.
 
+use crate::dpi::patterns::{self, parse_pattern};
 use godwit_declare::generate::page::columns;
 use godwit_declare::value::{self, Words};
 use godwit_declare::words::KeyWords;
@@ -128,7 +129,9 @@ impl Format {
                 }
                 Key::Pattern(priority as u32, patterns)
             }
-            Shape::Strings => Key::Bytes(text(0).as_bytes().to_vec()),
+            Shape::Strings => {
+                Key::Bytes(parse_pattern(text(0).as_bytes()).map_err(|error| in_column("pattern", error))?)
+            }
         })
     }
 
@@ -168,7 +171,7 @@ impl Format {
                 std::iter::once(priority.to_string()).chain(patterns.iter().cloned()).collect()
             }
             Key::Name(name) => vec![name.clone()],
-            Key::Bytes(bytes) => vec![String::from_utf8_lossy(bytes).into_owned()],
+            Key::Bytes(bytes) => vec![patterns::text(bytes)],
         };
         texts.extend(self.row.iter().zip(&self.layout.offsets).map(|(field, offset)| {
             let scalar = scalar(field);

@@ -27,7 +27,11 @@ pub(super) fn read(directory: &Path, name: &Path, table: &Table, format: &Format
     let mut entries = Vec::new();
     let mut lines_of: HashMap<Key, usize> = HashMap::new();
     for (number, line) in lines {
-        let values: Vec<&str> = line.split(',').map(str::trim).collect();
+        // A pattern may contain commas.
+        let values: Vec<&str> = match order.len() {
+            1 => vec![line],
+            _ => line.split(',').map(str::trim).collect(),
+        };
         if values.len() != order.len() {
             let message =
                 format!("the line has {} values, and {} columns are expected: {expected}", values.len(), order.len());

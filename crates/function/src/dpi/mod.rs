@@ -2,9 +2,9 @@
 //! strings.
 
 mod config;
-mod patterns;
+pub(crate) mod patterns;
 mod reference;
-mod tables;
+pub(crate) mod tables;
 
 use std::sync::Arc;
 

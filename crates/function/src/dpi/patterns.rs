@@ -60,6 +60,19 @@ pub fn parse_pattern(line_text: &[u8]) -> Result<Vec<u8>, Error> {
     Ok(pattern)
 }
 
+/// Returns the text of a pattern, as the inverse of [`parse_pattern`].
+pub(crate) fn text(pattern: &[u8]) -> String {
+    let mut text = String::new();
+    for &byte in pattern {
+        match byte {
+            b'|' | b'\\' | b'#' | b'"' | b':' | b';' => text.extend(['\\', char::from(byte)]),
+            b'!'..=b'~' => text.push(char::from(byte)),
+            _ => text += &format!("|{byte:02x}|"),
+        }
+    }
+    text
+}
+
 /// Parses hexadecimal digits up to the closing `|` and appends their bytes to `pattern`. Returns
 /// the text after the `|`.
 fn parse_hex<'a>(mut rest: &'a [u8], pattern: &mut Vec<u8>) -> Result<&'a [u8], Error> {

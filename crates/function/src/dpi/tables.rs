@@ -32,7 +32,7 @@ const MATCH_BYTES: usize = size_of::<DpiMatch>();
 /// # Errors
 /// Returns [`Error::Memory`] if memory is insufficient. Returns [`Error::Value`] if the automaton
 /// has too many states.
-pub(super) fn image(patterns: &[Vec<u8>], case: Case) -> Result<(Memory, usize), Error> {
+pub(crate) fn image(patterns: &[Vec<u8>], case: Case) -> Result<(Memory, usize), Error> {
     let classes = Classes::new(patterns, case);
     let sorted = sort(patterns, &classes);
     let states = count_states(&sorted);

@@ -217,6 +217,62 @@ fn lpm6_tables_agree_with_a_scan() {
 }
 
 #[test]
+fn strings_agree_with_a_scan() {
+    let (folder, mut random) = (Folder::new(), Random::new(7));
+    let source = "/* godwit function words
+summary = \"Searches byte strings.\"
+reads = 64
+[verdicts]
+found  = { text = \"There is a pattern.\", value = \"number of matches, and the pattern that ends first\" }
+absent = \"There is none.\"
+[tables.table]
+shape = \"strings\"
+capacity = 1000
+*/
+GW_LANE void gw_words_packet(const gw_lane *lane, gw_descriptor *descriptor, gw_outcome *outcome)
+{
+    gw_u32 first = 0;
+    const gw_u32 found = gw_words_table_search(lane, gw_frame(lane, descriptor), 64, &first);
+    gw_verdict(outcome, found ? GW_WORDS_FOUND : GW_WORDS_ABSENT, 0, found << 16 | first);
+}
+";
+    // Few letters, so that patterns overlap. One of them needs hexadecimal digits.
+    let any_word =
+        |random: &mut Random| -> Vec<u8> { (0..1 + random.below(5u32)).map(|_| random.pick(b"ab,\0")).collect() };
+    let text = |word: &Vec<u8>| -> String {
+        word.iter().map(|byte| if *byte == 0 { "|00|".to_owned() } else { char::from(*byte).to_string() }).collect()
+    };
+    let mut model: std::collections::BTreeSet<Vec<u8>> = (0..40).map(|_| any_word(&mut random)).collect();
+    let entries: Vec<Vec<String>> = model.iter().map(|word| vec![text(word)]).collect();
+    let function = build(&folder, "words", source, "pattern", &entries);
+    let keys: Vec<Vec<u8>> = (0..400).map(|_| (0..64).map(|_| random.pick(b"ab,\0xyz")).collect()).collect();
+    for step in 0..6 {
+        let search = |frame: &Vec<u8>| {
+            let ends = |end: usize| model.iter().enumerate().filter(move |(_, word)| frame[..end].ends_with(word));
+            let first = (1..=64).find_map(|end| ends(end).next()).map(|(number, _)| number as u32)?;
+            Some((1..=64).map(|end| ends(end).count() as u32).sum::<u32>() << 16 | first)
+        };
+        let expected: Vec<Option<u32>> = keys.iter().map(search).collect();
+        compare(&*function, &keys, &expected);
+        let changed: Vec<Vec<u8>> = match step % 2 {
+            0 => {
+                (0..20).map(|_| any_word(&mut random)).collect::<std::collections::BTreeSet<_>>().into_iter().collect()
+            }
+            _ => model.iter().filter(|_| random.one_in(4)).cloned().collect(),
+        };
+        let words: Vec<Vec<String>> = changed.iter().map(|word| vec![text(word)]).collect();
+        command(&*function, if step % 2 == 0 { "add" } else { "remove" }, &words);
+        for word in changed {
+            if step % 2 == 0 {
+                model.insert(word)
+            } else {
+                model.remove(&word)
+            };
+        }
+    }
+}
+
+#[test]
 fn arrays_agree_with_a_map() {
     let (folder, mut random) = (Folder::new(), Random::new(3));
     let lookup = "    const gw_u32 found = gw_numbers_table_find(lane, gw_load_be16(frame), &row);";
@@ -328,7 +384,7 @@ fn mistakes_of_the_author_are_refused() {
         ("row.value = 0;", "#include <stdio.h>", &["mine.c:15: ", "one file"]),
         ("reads = 64", "raeds = 64", &["mine.c:3: ", "raeds"]),
         ("shape = \"array\"", "shape = \"arary\"", &["arary", "array"]),
-        ("shape = \"array\"", "shape = \"strings\"", &["mine.c"]),
+        ("shape = \"array\"", "shape = \"strings\"", &["mine.c", "has no `row`"]),
         ("function mine", "function ipv4", &["built-in"]),
     ] {
         assert!(good.contains(before));

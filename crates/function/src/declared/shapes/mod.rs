@@ -11,6 +11,7 @@ mod exact;
 mod exact_wide;
 mod lpm4;
 mod maglev;
+mod strings;
 
 use std::sync::Arc;
 
@@ -67,10 +68,7 @@ pub(super) fn plan(table: &Table, format: &Format, entries: &[(Key, Row)]) -> Re
         Shape::Acl | Shape::Lpm6 => acl::plan(table, format, entries),
         Shape::Maglev => maglev::plan(table, format, entries),
         Shape::Meter => Ok(meter::plan(table, entries)),
-        Shape::Strings => {
-            let message = format!("tables of shape `{}` are only possible in built-in functions", table.shape.name());
-            Err(invalid(table, message))
-        }
+        Shape::Strings => strings::plan(entries),
     }
 }
 
