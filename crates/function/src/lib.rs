@@ -389,6 +389,19 @@ pub trait HostHalf: Send {
         true
     }
 
+    /// Returns whether the function needs the time of packets. The result never changes. If it is
+    /// true, the engine calls [`HostHalf::set_time`] before each call of `prepare_columns`.
+    fn reads_time(&self) -> bool {
+        false
+    }
+
+    /// Receives the time of the next packets, in nanoseconds on a clock that never decreases.
+    /// `times_ns` has the timestamp of each of these packets in a replay, and is `None` otherwise.
+    /// All packets then have the time `now_ns`.
+    fn set_time(&mut self, now_ns: u64, times_ns: Option<&[u64]>) {
+        let _ = (now_ns, times_ns);
+    }
+
     /// Returns whether the engine calls [`HostHalf::arrange`] instead of [`HostHalf::prepare`]. The
     /// result never changes.
     fn arranges(&self) -> bool {

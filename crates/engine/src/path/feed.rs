@@ -44,6 +44,10 @@ pub(super) struct Input {
     /// Whether the function prepares packets on the CPU before its kernel ([`HostHalf::prepares`]).
     prepares: bool,
     arranges: bool,
+    /// Whether the function needs the time of packets ([`HostHalf::reads_time`]).
+    reads_time: bool,
+    /// Timestamps of the packets that are prepared next, in a replay.
+    times_ns: Vec<u64>,
     /// Whether the function reads the outcome that the previous function returned for each packet.
     reads_previous: bool,
     /// Whether the function reads the stamp of each packet, which contains its sequence number and
@@ -74,7 +78,22 @@ impl Input {
         let prepares = host_half.as_ref().is_some_and(|host_half| host_half.prepares());
         let reads_previous = arranges && host_half.as_ref().is_some_and(|host_half| host_half.reads_previous());
         let reads_stamps = arranges && host_half.as_ref().is_some_and(|host_half| host_half.reads_stamps());
-        Self { host_half, prepares, arranges, reads_previous, reads_stamps, ..Self::default() }
+        let reads_time = prepares && host_half.as_ref().is_some_and(|host_half| host_half.reads_time());
+        Self { host_half, prepares, arranges, reads_time, reads_previous, reads_stamps, ..Self::default() }
+    }
+
+    /// Passes the time of the packets in `prepared` to the function.
+    #[cold]
+    #[inline(never)]
+    fn set_time(&mut self, core: &Core, iteration: &Iteration) {
+        self.times_ns.clear();
+        if iteration.is_replay {
+            let time_ns = |packet| core.order.stamp_and_arrival(packet).0.time_ns;
+            self.times_ns.extend(self.prepared.iter().map(time_ns));
+        }
+        if let Some(host_half) = &mut self.host_half {
+            host_half.set_time(iteration.packets_ns, iteration.is_replay.then_some(&self.times_ns[..]));
+        }
     }
 
     /// Appends a prepared packet, with the work that the kernel has to do for it.
@@ -153,6 +172,9 @@ impl Feed {
             self.arrange(core, function, iteration);
         } else {
             std::mem::swap(&mut input.prepared, &mut input.pending);
+            if input.reads_time {
+                input.set_time(core, iteration);
+            }
             if let Some(host_half) = input.host_half.as_mut().filter(|_| input.prepares) {
                 host_half.prepare_columns(&core.region, &input.prepared, &mut input.work);
                 debug_assert_eq!(input.work.len(), input.prepared.len());
