@@ -89,6 +89,12 @@ pub trait Live: Debug + Send + Sync {
         Ok(())
     }
 
+    /// Returns the part of the machine that the port needs, such as `interface eth1`. Returns
+    /// `None` if the port creates what it needs.
+    fn hardware(&self) -> Option<String> {
+        None
+    }
+
     /// Checks that this machine has the configured device or interface. The check does not open the
     /// device.
     ///

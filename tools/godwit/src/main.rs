@@ -28,7 +28,7 @@ use std::error::Error;
 use std::process::ExitCode;
 
 use clap::error::{ContextKind, ContextValue};
-use clap::{Parser, Subcommand};
+use clap::{CommandFactory, Parser, Subcommand};
 
 use failure::Failure;
 
@@ -67,6 +67,8 @@ enum Command {
     NewFunction(commands::new_function::Arguments),
     Test(commands::test::Arguments),
     Build(commands::build::Arguments),
+    Completion(commands::completion::Arguments),
+    Man(commands::man::Arguments),
 }
 
 fn main() -> ExitCode {
@@ -103,6 +105,8 @@ fn main() -> ExitCode {
             Command::NewFunction(arguments) => commands::new_function::execute(&arguments),
             Command::Test(arguments) => commands::test::execute(&arguments),
             Command::Build(arguments) => commands::build::execute(&arguments),
+            Command::Completion(arguments) => commands::completion::execute(&arguments, CommandLine::command()),
+            Command::Man(arguments) => commands::man::execute(&arguments, CommandLine::command()),
         },
         Err(error) if error.use_stderr() => Err(usage(&error)),
         Err(help) => output::print(&format!("{}\n", help.to_string().trim_end())),

@@ -99,6 +99,46 @@ fn check_warns_of_probable_mistakes() {
     );
 }
 
+/// A check of another machine's configuration opens no socket, no device and no file of the system.
+#[test]
+fn check_offline_does_not_use_the_machine() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = |name: &str| folder.path().join(name);
+    let config = fs::read_to_string(repository().join("examples/topologies/router.toml")).unwrap();
+    let config = config.replace("eth1", "no-such-1").replace("eth2", "no-such-2");
+    let config = config.replacen("[engine]\n", "[engine]\nuser = \"no-such-user\"\n", 1);
+    fs::write(path("router.toml"), &config).unwrap();
+    let refused = run(godwit().arg("check").arg(path("router.toml")));
+    assert!(refused.refused().contains("the interface does not exist"), "{refused:?}");
+    let printed = run(godwit().args(["check", "--offline"]).arg(path("router.toml"))).succeeded();
+    assert!(printed.stdout.contains("└─ "), "{printed:?}");
+    let skipped = printed.stderr.lines().last().unwrap();
+    assert!(skipped.starts_with("godwit: not checked: interface no-such-1 of port `lan`"), "{skipped}");
+    assert!(skipped.contains("user `no-such-user`") && skipped.contains("memory"), "{skipped}");
+    // Mistakes in the file are errors as without the option.
+    fs::write(path("bad.toml"), config.replacen("kind = \"ipv4\"", "kind = \"ipv4\"\nruotes = 1", 1)).unwrap();
+    let plain = run(godwit().arg("check").arg(path("bad.toml")));
+    let offline = run(godwit().args(["check", "--offline"]).arg(path("bad.toml")));
+    assert_eq!(plain.refused(), offline.refused());
+
+    if Command::new("strace").arg("-V").output().is_err() {
+        return absent("strace");
+    }
+    let mut command = Command::new("strace");
+    command.args(["-f", "-qq", "-e", "trace=%network,openat,open,bpf,ioctl", "-o"]).arg(path("calls"));
+    let printed = run(command.arg(env!("CARGO_BIN_EXE_godwit")).args(["check", "--offline"]).arg(path("router.toml")));
+    printed.succeeded();
+    let calls = fs::read_to_string(path("calls")).unwrap();
+    assert!(calls.contains("router.toml"), "{calls}");
+    let is_forbidden = |line: &&str| {
+        // The C library asks a daemon for users by a Unix socket.
+        let is_socket = line.contains("socket(AF_") && !line.contains("socket(AF_UNIX");
+        is_socket || ["bpf(", "\"/dev/", "\"/sys/class", "/net/dev"].iter().any(|part| line.contains(part))
+    };
+    let forbidden: Vec<&str> = calls.lines().filter(is_forbidden).collect();
+    assert!(forbidden.is_empty(), "{forbidden:#?}");
+}
+
 #[test]
 fn the_demo_ends_with_the_conservation_line() {
     let folder = tempfile::tempdir().unwrap();

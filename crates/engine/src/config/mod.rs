@@ -164,10 +164,22 @@ impl Config {
     /// # Errors
     /// If a port cannot work. The error names the line of the first such port.
     pub fn check_live(&self) -> Result<(), ConfigError> {
+        for port in &self.ports {
+            let PortKind::Live(_, live) = &port.kind else { continue };
+            let refuse = |error| ConfigError::at(&self.origin, port.line, format!("port `{}`: {error}", port.name));
+            live.check().map_err(refuse)?;
+        }
+        self.check_queues()
+    }
+
+    /// Checks that the queues of live ports suit the functions. The check does not use the machine.
+    ///
+    /// # Errors
+    /// If a function and a port contradict each other. The error names the line of the port.
+    pub fn check_queues(&self) -> Result<(), ConfigError> {
         for (index, port) in self.ports.iter().enumerate() {
-            let PortKind::Live(kind, live) = &port.kind else { continue };
+            let PortKind::Live(kind, _) = &port.kind else { continue };
             let refuse = |message: String| ConfigError::at(&self.origin, port.line, message);
-            live.check().map_err(|error| refuse(format!("port `{}`: {error}", port.name)))?;
             let keyed = self.functions.iter().find(|entry| entry.function.steer_key().is_some());
             if let Some(entry) = keyed.filter(|_| self.engine.workers > 1 && self.feeds_chain(index as u8)) {
                 return Err(refuse(format!(
@@ -202,6 +214,29 @@ impl Config {
             }
         }
         Ok(())
+    }
+
+    /// Returns the parts of a machine that a run of the configuration needs, one phrase each.
+    pub fn needs_of_machine(&self) -> Vec<String> {
+        let mut needs = Vec::new();
+        for port in &self.ports {
+            match &port.kind {
+                PortKind::Live(_, live) => {
+                    needs.extend(live.hardware().map(|hardware| format!("{hardware} of port `{}`", port.name)));
+                }
+                PortKind::Pcap(config) => {
+                    let file =
+                        config.file.iter().map(|path| format!("capture {} of port `{}`", path.display(), port.name));
+                    needs.extend(file);
+                }
+                PortKind::Synthetic(_) => {}
+            }
+        }
+        let others = self.devices.iter().filter(|device| device.id != "cpu");
+        needs.extend(others.map(|device| format!("device `{}`", device.id)));
+        needs.extend(self.engine.user.iter().map(|user| format!("user `{user}`")));
+        needs.push("cores and memory".to_owned());
+        needs
     }
 
     /// Returns whether a function has secret keys. Such keys must not appear in a core dump.

@@ -262,6 +262,10 @@ impl Live for Config {
         self.rules.iter().try_for_each(Rule::validate)
     }
 
+    fn hardware(&self) -> Option<String> {
+        Some(format!("interface {}", self.interface))
+    }
+
     fn check(&self) -> Result<(), Error> {
         Interface::find(&self.interface).map(drop)
     }

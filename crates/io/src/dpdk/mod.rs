@@ -156,6 +156,10 @@ impl Live for Config {
         }
     }
 
+    fn hardware(&self) -> Option<String> {
+        Some(format!("DPDK device {}", self.name()))
+    }
+
     fn promiscuous(&self) -> Option<bool> {
         self.promiscuous
     }

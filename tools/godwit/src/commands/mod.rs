@@ -4,11 +4,13 @@ pub(crate) mod bench;
 pub(crate) mod build;
 pub(crate) mod chain;
 pub(crate) mod check;
+pub(crate) mod completion;
 pub(crate) mod demo;
 pub(crate) mod devices;
 pub(crate) mod function;
 pub(crate) mod generate;
 pub(crate) mod mac;
+pub(crate) mod man;
 pub(crate) mod name;
 pub(crate) mod new_function;
 #[cfg(feature = "tls")]
