@@ -97,6 +97,9 @@ pub struct BuildContext<'a> {
     pub directory: &'a Path,
 }
 
+/// Event of a function: its name in `docs/monitoring.md`, and one sentence for the operator.
+pub type Notice = (&'static str, String);
+
 /// A configured network function.
 ///
 /// All workers share the function, and it is read-only. State that changes with each packet is in
@@ -232,9 +235,14 @@ pub trait Function: Send + Sync {
         Vec::new()
     }
 
-    /// Returns messages for the operator about events since the last call. The control thread calls
-    /// the method often, so it must be cheap if there are no events.
-    fn notices(&self) -> Vec<String> {
+    /// Returns warnings about the configuration, one sentence each.
+    fn warnings(&self) -> Vec<String> {
+        Vec::new()
+    }
+
+    /// Returns the events since the last call. The control thread calls the method often, so it
+    /// must be cheap if there are no events.
+    fn notices(&self) -> Vec<Notice> {
         Vec::new()
     }
 

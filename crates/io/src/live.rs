@@ -28,6 +28,9 @@ use godwit_packet::{ArenaHandle, Batch, Descriptor, Region, Stamp};
 
 use crate::{Clock, Error, PortCounters, QueueContext, Receive, Transmit};
 
+/// Event at a port: its name in `docs/monitoring.md`, and one sentence for the operator.
+pub type Notice = (&'static str, String);
+
 /// Requirements of a live port, such as a NIC, for the memory that holds all packets. The program
 /// collects the requirements of all ports before it allocates this memory.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -153,8 +156,8 @@ pub trait LivePort: Send + Sync {
     /// Checks the state of the link and the addresses of the machine. The control thread calls this
     /// method about ten times a second.
     ///
-    /// Returns messages for the operator. Each message is one sentence.
-    fn attend(&self) -> Vec<String> {
+    /// Returns the events since the last call.
+    fn attend(&self) -> Vec<Notice> {
         Vec::new()
     }
 

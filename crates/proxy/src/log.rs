@@ -60,7 +60,10 @@ fn open(path: &Path) -> io::Result<Output> {
 fn reopen_file(path: &Path, file: &mut Output) {
     match open(path) {
         Ok(opened) => *file = opened,
-        Err(error) => tracing::warn!("{}: {error}; the access log continues in the old file", path.display()),
+        Err(error) => {
+            let path = path.display();
+            tracing::warn!(event = "reopen_failed", "{path}: {error}; the access log continues in the old file");
+        }
     }
 }
 
@@ -90,6 +93,6 @@ fn report(result: io::Result<()>, failed: &mut bool) {
     if let Err(error) = result
         && !std::mem::replace(failed, true)
     {
-        tracing::warn!("the access log cannot be written: {error}");
+        tracing::warn!(event = "records_lost", "the access log cannot be written: {error}");
     }
 }

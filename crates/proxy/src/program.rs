@@ -61,8 +61,8 @@ pub fn run<E: From<Error>>(
         }
         if flags.reload.swap(false, Ordering::Relaxed) {
             match reload(file, &running) {
-                Ok(_) => tracing::info!("{} was read again", file.display()),
-                Err(error) => tracing::warn!("{error}; the old configuration stays in use"),
+                Ok(_) => tracing::info!(event = "reloaded", "{} was read again", file.display()),
+                Err(error) => tracing::warn!(event = "reload_refused", "{error}; the old configuration stays in use"),
             }
         }
     }

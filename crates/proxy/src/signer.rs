@@ -33,7 +33,7 @@ pub fn run<E: From<Error>>(
         if flags.reload.swap(false, Ordering::Relaxed) {
             match Config::load(file).map_err(Error::from).and_then(|config| Ok(load(&config.signer)?)) {
                 Ok(new) => keys.replace(new),
-                Err(error) => tracing::warn!("{error}; the old keys stay in use"),
+                Err(error) => tracing::warn!(event = "reload_refused", "{error}; the old keys stay in use"),
             }
         }
     };

@@ -146,7 +146,10 @@ impl State {
                 Err(error) => {
                     let sentence = error.to_string();
                     if last_error.as_ref() != Some(&sentence) {
-                        tracing::warn!("{sentence}: SAs drop packets when their reserved numbers are used");
+                        tracing::warn!(
+                            event = "state_failed",
+                            "{sentence}: SAs drop packets when their reserved numbers are used"
+                        );
                     }
                     last_error = Some(sentence);
                     thread::sleep(RETRY_INTERVAL);

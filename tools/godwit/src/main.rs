@@ -8,6 +8,7 @@ mod builtin;
 mod commands;
 mod control;
 mod devices;
+mod events;
 mod failure;
 mod log;
 mod output;
@@ -74,9 +75,8 @@ enum Command {
 fn main() -> ExitCode {
     tracing_subscriber::fmt()
         .with_writer(log::Event::default)
-        .with_max_level(tracing_subscriber::filter::LevelFilter::WARN)
-        .with_target(false)
-        .without_time()
+        .with_max_level(tracing_subscriber::filter::LevelFilter::INFO)
+        .event_format(events::Format)
         .init();
     let outcome = match CommandLine::try_parse() {
         Ok(CommandLine { command }) => match command {

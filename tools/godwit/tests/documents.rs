@@ -89,29 +89,35 @@ fn troubleshooting_has_every_drop_reason() {
     assert!(obsolete.is_empty(), "docs/troubleshooting.md names counters that do not exist: {obsolete:?}");
 }
 
-#[test]
-fn commands_of_troubleshooting_exist() {
-    let page = fs::read_to_string(repository().join("docs/troubleshooting.md")).unwrap();
-    let commands: BTreeSet<&str> =
-        code_spans_of_tables(&page).into_iter().filter(|span| span.starts_with("godwit ")).collect();
-    assert!(commands.len() > 15, "{commands:?}");
-    for command in commands {
-        let is_subcommand = |word: &&str| word.chars().all(|letter| letter.is_ascii_lowercase() || letter == '-');
-        let words = || command.split_whitespace().skip(1);
-        // Other arguments are in upper case, except the names of benches.
-        let subcommands: Vec<&str> = words().take_while(is_subcommand).filter(|word| !word.starts_with('-')).collect();
-        let subcommands = if subcommands[0] == "bench" { &subcommands[..1] } else { &subcommands[..] };
-        let output =
-            Command::new(env!("CARGO_BIN_EXE_godwit")).args(subcommands).arg("--help").output().expect("it starts");
-        assert!(output.status.success(), "`{command}`: {}", String::from_utf8_lossy(&output.stderr));
-        let help = String::from_utf8(output.stdout).unwrap();
-        for option in words().filter(|word| word.starts_with("--")) {
-            assert!(
-                help.contains(&format!("{option} ")) || help.contains(&format!("{option}\n")),
-                "`{command}`: {option}"
-            );
+/// Returns the names of events that the sources log or report.
+fn events() -> BTreeSet<String> {
+    let mut names = BTreeSet::new();
+    for folder in ["crates", "tools/godwit/src"] {
+        for file in
+            files(&repository().join(folder)).iter().filter(|file| file.extension().is_some_and(|end| end == "rs"))
+        {
+            let text = fs::read_to_string(repository().join(folder).join(file)).unwrap();
+            for start in ["event = \"", "notices.push((\"", ".notice(\"", "vec![(\"link_"] {
+                let found = text.split(start).skip(1).filter_map(|rest| rest.split('"').next());
+                let prefix = start.rsplit('"').next().unwrap();
+                names.extend(found.map(|name| format!("{prefix}{name}")));
+            }
         }
     }
+    names
+}
+
+#[test]
+fn every_event_is_documented() {
+    let page = fs::read_to_string(repository().join("docs/monitoring.md")).unwrap();
+    let table = page.split("| `event` | meaning |").nth(1).unwrap();
+    let cells = table.lines().filter_map(|line| line.strip_prefix("| ")?.split(" | ").next());
+    let documented: BTreeSet<String> =
+        cells.flat_map(|cell| cell.split('`').skip(1).step_by(2)).map(str::to_owned).collect();
+    let events = events();
+    assert!(events.len() > 20 && events.contains("link_down"), "{events:?}");
+    let missing: Vec<_> = events.difference(&documented).collect();
+    assert!(missing.is_empty(), "docs/monitoring.md has no row for {missing:?}");
 }
 
 /// Runs `systemd-analyze`. Returns `None` and reports a skipped test if it is not installed.

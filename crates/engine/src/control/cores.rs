@@ -18,6 +18,7 @@ pub(crate) fn pin_to(cores: &[usize]) {
     let pinned = !cores.is_empty() && cores.iter().all(|&core| set.set(core).is_ok());
     if !pinned || sched_setaffinity(Pid::from_raw(0), &set).is_err() {
         tracing::warn!(
+            event = "thread_unpinned",
             "{} runs unpinned: the system refuses to pin it",
             std::thread::current().name().unwrap_or_default()
         );

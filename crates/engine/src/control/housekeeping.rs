@@ -92,12 +92,17 @@ impl Chore {
     /// called again.
     fn run(&mut self, call: &dyn Fn(usize) -> Done) -> bool {
         let Ok(done) = catch_unwind(AssertUnwindSafe(|| call(self.function))) else {
-            tracing::error!("function `{}`: its housekeeping is disabled after a bug", self.name);
+            tracing::error!(
+                event = "housekeeping_disabled",
+                function = self.name,
+                "function `{}`: its housekeeping is disabled after a bug",
+                self.name
+            );
             return false;
         };
         let sentence = done.err().map(|error| error.to_string());
         if let Some(sentence) = sentence.as_ref().filter(|sentence| self.last_error.as_ref() != Some(sentence)) {
-            tracing::warn!("function `{}`: {sentence}", self.name);
+            tracing::warn!(event = "housekeeping_failed", function = self.name, "function `{}`: {sentence}", self.name);
         }
         self.last_error = sentence;
         self.due = Instant::now() + self.interval;

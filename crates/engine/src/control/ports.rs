@@ -219,13 +219,15 @@ impl Ports {
         self.live.iter().flatten().for_each(|port| port.stop());
     }
 
-    /// Runs the periodic checks of live ports and captures. Returns messages for the operator, each
-    /// with the name of its port.
-    pub(crate) fn attend(&self) -> Vec<(&str, String)> {
-        let ports = self.names.iter().zip(&self.live).filter_map(|(name, port)| Some((name, port.as_ref()?)));
-        let live = ports.flat_map(|(name, port)| port.attend().into_iter().map(|sentence| (name.as_str(), sentence)));
-        let captures = self.sinks.iter().filter_map(|(name, sink)| Some((name.as_str(), sink.notice()?)));
-        live.chain(captures).collect()
+    /// Runs the periodic checks of live ports and captures, and logs their events.
+    pub(crate) fn attend(&self) {
+        for (name, port) in self.names.iter().zip(&self.live) {
+            let events = port.as_ref().map(|port| port.attend()).unwrap_or_default();
+            events.iter().for_each(|(event, sentence)| log_port(name, event, sentence));
+        }
+        for (name, sink) in &self.sinks {
+            sink.notice().iter().for_each(|sentence| log_port(name, CAPTURE_FAILED, sentence));
+        }
     }
 
     fn live(&self, port: u8) -> &dyn LivePort {
@@ -328,12 +330,22 @@ impl Ports {
     pub(crate) fn finish(self) -> Result<(), Error> {
         for (port, sink) in &self.sinks {
             sink.sync().map_err(|source| Error::Port { port: port.clone(), source })?;
-            sink.notice().iter().for_each(|sentence| tracing::warn!("port `{port}`: {sentence}"));
+            sink.notice().iter().for_each(|sentence| log_port(port, CAPTURE_FAILED, sentence));
         }
         for (port, sink) in self.sinks {
             sink.finish().map_err(|source| Error::Port { port, source })?;
         }
         Ok(())
+    }
+}
+
+/// Name of the event that a capture ends early, as on a full disk.
+const CAPTURE_FAILED: &str = "capture_failed";
+
+fn log_port(port: &str, event: &str, sentence: &str) {
+    match event {
+        "link_up" | "interface_back" | "mtu_changed" => tracing::info!(event, port, "port `{port}`: {sentence}"),
+        _ => tracing::warn!(event, port, "port `{port}`: {sentence}"),
     }
 }
 

@@ -27,20 +27,25 @@ impl Reloader {
         }
         for (name, function) in &self.commands.functions {
             if let Err(error) = function.reopen() {
-                tracing::warn!("function `{name}`: {error}");
+                tracing::warn!(event = "reopen_failed", function = name, "function `{name}`: {error}");
             }
         }
         let commands = Arc::clone(&self.commands);
         let body = move || match commands.changer.reload() {
-            Ok(changed) => {
-                changed.warnings().iter().for_each(|warning| tracing::warn!("{warning}"));
-                tracing::info!("reloaded the configuration: {changed}");
+            // The changer logs a change.
+            Ok(_) => {}
+            Err(sentence) => {
+                tracing::warn!(event = "reload_refused", "the reload was refused, and nothing changed: {sentence}");
             }
-            Err(sentence) => tracing::warn!("the reload was refused, and nothing changed: {sentence}"),
         };
         match thread::Builder::new().name("reload".to_owned()).spawn(body) {
             Ok(thread) => self.thread = Some(thread),
-            Err(error) => tracing::warn!("cannot reload the configuration: cannot start a thread: {error}"),
+            Err(error) => {
+                tracing::warn!(
+                    event = "reload_refused",
+                    "cannot reload the configuration: cannot start a thread: {error}"
+                );
+            }
         }
     }
 }

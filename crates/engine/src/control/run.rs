@@ -164,12 +164,16 @@ impl Engine {
             }
             if last_attended.elapsed() >= ATTEND_INTERVAL {
                 last_attended = Instant::now();
-                ports.attend().iter().for_each(|(port, sentence)| tracing::warn!("port `{port}`: {sentence}"));
+                ports.attend();
                 let has_ended = |worker: usize| threads.get(worker).is_none_or(WorkerThread::is_finished);
                 for (worker, is_hung) in health.check(&shared, has_ended, Instant::now()) {
                     match is_hung {
-                        true => tracing::error!("worker {worker} hangs: its packets wait; {REPORT_A_HANG}"),
-                        false => tracing::warn!("worker {worker} continues"),
+                        true => tracing::error!(
+                            event = "worker_hung",
+                            worker,
+                            "worker {worker} hangs: its packets wait; {REPORT_A_HANG}"
+                        ),
+                        false => tracing::warn!(event = "worker_continues", worker, "worker {worker} continues"),
                     }
                 }
             }
@@ -212,7 +216,7 @@ impl Engine {
         });
         let finished: Vec<Finished> = finished.collect::<Result<_, _>>()?;
         if let Some(Err(error)) = keeper.map(Keeper::finish) {
-            tracing::warn!("{error}: the next start skips the reserved sequence numbers");
+            tracing::warn!(event = "state_failed", "{error}: the next start skips the reserved sequence numbers");
         }
         if ports.is_replay() && !finished.iter().all(|worker| worker.ended) {
             return Err(Error::Interrupted);
@@ -225,10 +229,17 @@ impl Engine {
     }
 }
 
-/// Logs the messages that functions have for the operator.
+/// Logs the events of functions.
 fn log_notices(functions: &[(String, Arc<dyn Function>)]) {
-    for (name, function) in functions {
-        function.notices().iter().for_each(|sentence| tracing::warn!("function `{name}`: {sentence}"));
+    for (function, implementation) in functions {
+        for (event, sentence) in implementation.notices() {
+            match event {
+                "sa_added" | "sa_rekeyed" | "sa_deleted" | "policies_replaced" | "rules_reloaded" => {
+                    tracing::info!(event, function, "function `{function}`: {sentence}");
+                }
+                _ => tracing::warn!(event, function, "function `{function}`: {sentence}"),
+            }
+        }
     }
 }
 

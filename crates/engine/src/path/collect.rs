@@ -302,6 +302,9 @@ impl Collect {
                 packer.give_back(*chunk);
                 if self.placement.failed(device) {
                     tracing::error!(
+                        event = "device_failed",
+                        device = id,
+                        dropped,
                         "device {id} failed: {reason}; {dropped} packets are dropped, and the device stays in use"
                     );
                     return Ok(());
@@ -334,13 +337,21 @@ impl Collect {
         *self.lost.lock().unwrap_or_else(PoisonError::into_inner) = self.placement.lost().to_vec();
         match given_up {
             GivenUp::Again => {
-                tracing::error!("device {id}, which is no longer used, lost {dropped} more packets: {reason}");
+                tracing::error!(
+                    event = "device_lost",
+                    device = id,
+                    dropped,
+                    "device {id}, which is no longer used, lost {dropped} more packets: {reason}"
+                );
             }
             GivenUp::Moved { functions, to } => {
                 let names: Vec<&str> =
                     functions.iter().map(|&function| core.plan.stages[function].name.as_str()).collect();
                 let (run, to) = (if names.len() == 1 { "runs" } else { "run" }, &self.devices[to].id);
                 tracing::error!(
+                    event = "device_lost",
+                    device = id,
+                    dropped,
                     "device {id} is lost: {reason}; {dropped} packets are dropped, and {} now {run} on {to}",
                     names.join(", ")
                 );

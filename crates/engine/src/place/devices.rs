@@ -91,16 +91,23 @@ impl Devices {
             let opened = opener.and_then(|Opener(open)| open(&device.id, &programs, &arena, &options));
             let opened = opened.unwrap_or_else(|| godwit_device::open(&device.id, &programs, &arena, &options))?;
             if let Some(sentence) = opened.fallback() {
-                tracing::warn!("{sentence}");
+                tracing::warn!(event = "device_limited", device = device.id, "{sentence}");
                 if !device.share.is_empty() {
                     tracing::warn!(
+                        event = "device_limited",
+                        device = device.id,
                         "device `{}`: `share` is ignored, because the device has no persistent groups",
                         device.id
                     );
                 }
             }
             if !opened.runs_chain() && options.chain.as_ref().is_some_and(|chain| chain.continues_any()) {
-                tracing::warn!("device `{}` runs no chain: packets return to the host after each function", device.id);
+                tracing::warn!(
+                    event = "device_limited",
+                    device = device.id,
+                    "device `{}` runs no chain: packets return to the host after each function",
+                    device.id
+                );
             }
             Ok(((device.clone(), opened), options.chain))
         };

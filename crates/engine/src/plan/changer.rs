@@ -65,9 +65,9 @@ pub(crate) struct ChangeResult {
 }
 
 impl ChangeResult {
-    /// Returns the warnings of the change.
-    pub(crate) fn warnings(&self) -> &[String] {
-        &self.warnings
+    fn log(&self) {
+        self.warnings.iter().for_each(|warning| tracing::warn!(event = "configuration_warning", "{warning}"));
+        tracing::info!(event = "chain_changed", change = self.change, "{self}");
     }
 }
 
@@ -130,7 +130,9 @@ impl Changer {
         }
         let micros = |time: Duration| time.as_micros() as u64;
         let (took_us, held_us) = (micros(started.elapsed()), micros(self.changes.held()));
-        Ok(ChangeResult { change: number, took_us, held_us, warnings })
+        let result = ChangeResult { change: number, took_us, held_us, warnings };
+        result.log();
+        Ok(result)
     }
 
     /// Checks that the new chain sends each flow to the same worker as before, because functions

@@ -19,7 +19,7 @@ use super::selector::Selector;
 use super::slots::{RangeAllocator, SlotAllocator};
 use super::tables::{self, Shape};
 use crate::fragments::Limits;
-use crate::{Error, Running};
+use crate::{Error, Notice, Running};
 
 /// SA database and policy database, together with the data that is needed to change them.
 pub(super) struct Control {
@@ -52,6 +52,8 @@ pub(super) struct Control {
     /// Durable state of the process, and name of the function in the configuration.
     /// [`Control::start`] sets both.
     state: Option<(Arc<State>, String)>,
+    /// Events that are not reported to the operator yet.
+    events: Vec<Notice>,
 }
 
 /// First eight bytes of the digest of a cryptographic key. A new key is refused if its digest has
@@ -122,6 +124,7 @@ impl Control {
             records: HashMap::new(),
             policies: Vec::new(),
             state: None,
+            events: Vec::new(),
         })
     }
 
@@ -450,9 +453,15 @@ impl Control {
         }
     }
 
-    /// Returns messages for the operator about the events of SAs, such as an expired lifetime. Each
-    /// event is reported once.
-    pub(super) fn notices(&mut self) -> Vec<String> {
+    /// Records an event for [`Control::notices`].
+    pub(super) fn notice(&mut self, event: &'static str, sentence: String) {
+        self.events.push((event, sentence));
+        self.database.states.note_event();
+    }
+
+    /// Returns the events of SAs, such as an expired lifetime or a new key. Each event is reported
+    /// once.
+    pub(super) fn notices(&mut self) -> Vec<Notice> {
         use super::state::SaFacts;
         let mut notices = Vec::new();
         for (&index, record) in &mut self.records {
@@ -460,19 +469,29 @@ impl Control {
             let facts = self.database.states.hot(index).facts();
             let name = &sa.name;
             let sentences = [
-                (SaFacts::WARNED, format!("SA \"{name}\" has used three quarters of its sequence numbers: replace it")),
-                (SaFacts::SOFT, format!("SA \"{name}\" has reached its soft lifetime: replace it")),
-                (SaFacts::ENDED, format!("SA \"{name}\" has ended and its packets are dropped: replace it")),
+                (
+                    SaFacts::WARNED,
+                    "sa_to_replace",
+                    format!("SA \"{name}\" has used three quarters of its sequence numbers: replace it"),
+                ),
+                (SaFacts::SOFT, "sa_to_replace", format!("SA \"{name}\" has reached its soft lifetime: replace it")),
+                (
+                    SaFacts::ENDED,
+                    "sa_ended",
+                    format!("SA \"{name}\" has ended and its packets are dropped: replace it"),
+                ),
             ];
-            for (event, sentence) in sentences {
-                if facts.is(event) && record.reported & event == 0 {
-                    record.reported |= event;
-                    notices.push(sentence);
+            for (fact, event, sentence) in sentences {
+                if facts.is(fact) && record.reported & fact == 0 {
+                    record.reported |= fact;
+                    notices.push((event, sentence));
                 }
             }
         }
         notices.sort_unstable();
-        notices
+        let mut all = std::mem::take(&mut self.events);
+        all.append(&mut notices);
+        all
     }
 }
 

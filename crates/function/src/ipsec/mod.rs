@@ -58,7 +58,7 @@ use toml::Spanned;
 use toml::de::DeTable;
 
 use crate::sizes::Sizes;
-use crate::{BuildContext, Contract, Durable, Error, Function, HostHalf, Kind, Running, SendingKey};
+use crate::{BuildContext, Contract, Durable, Error, Function, HostHalf, Kind, Notice, Running, SendingKey};
 use config::within;
 use control::Control;
 use database::Database;
@@ -245,7 +245,13 @@ impl Function for Ipsec {
         Ok(())
     }
 
-    fn notices(&self) -> Vec<String> {
+    fn warnings(&self) -> Vec<String> {
+        let control = self.control();
+        let sas = control.indexes().into_iter().filter_map(|index| control.database.sa(index));
+        sas.filter_map(|sa| sa.warning()).collect()
+    }
+
+    fn notices(&self) -> Vec<Notice> {
         // A command may hold the lock for a long time while it waits for packets in flight. The
         // function then returns no notices, and the caller tries again later.
         match self.control.try_lock() {

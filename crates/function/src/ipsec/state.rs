@@ -435,6 +435,11 @@ impl States {
         }
     }
 
+    /// Records that an event must be reported to the operator.
+    pub(super) fn note_event(&self) {
+        self.has_events.store(true, Release);
+    }
+
     /// Returns whether an event has occurred since the last call.
     pub(super) fn take_events(&self) -> bool {
         self.has_events.swap(false, AcqRel)

@@ -76,6 +76,9 @@ pub struct Neighbours {
     next_ns: AtomicU64,
     /// Whether any next hop needs resolution.
     used: AtomicBool,
+    /// Whether a station was refused because the table is full, since the last call of
+    /// [`Neighbours::take_full`].
+    full: AtomicBool,
 }
 
 /// Next hop for which a station must be resolved.
@@ -122,7 +125,8 @@ impl Neighbours {
     /// port, or `None` for a port without an address.
     pub(crate) fn new(sources: Vec<Option<MacAddress>>) -> Self {
         let (version, next_ns) = Default::default();
-        Self { sources, table: Mutex::default(), version, next_ns, used: AtomicBool::new(false) }
+        let [used, full] = Default::default();
+        Self { sources, table: Mutex::default(), version, next_ns, used, full }
     }
 
     /// Returns the Ethernet address of this machine on `port`. Returns `None` if the machine has no
@@ -154,6 +158,11 @@ impl Neighbours {
         self.next_ns.load(Ordering::Acquire)
     }
 
+    /// Returns whether a station was refused because the table is full, since the last call.
+    pub(crate) fn take_full(&self) -> bool {
+        self.full.load(Ordering::Relaxed) && self.full.swap(false, Ordering::Relaxed)
+    }
+
     /// Returns the station to which a packet for `destination` is sent, and the state of the
     /// station. If the station is not in the table, the first request for its address is sent.
     /// `from` is the ingress port of the packet.
@@ -174,6 +183,8 @@ impl Neighbours {
             let resolution = table.admit(station, from, now_ns);
             if resolution == Resolution::Pending {
                 self.next_ns.fetch_min(now_ns, Ordering::AcqRel);
+            } else if resolution == Resolution::TableFull {
+                self.full.store(true, Ordering::Relaxed);
             }
             resolution
         });

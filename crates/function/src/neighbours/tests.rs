@@ -214,6 +214,8 @@ fn a_full_table_evicts_unanswered_stations_of_other_ports() {
     assert_eq!(other(now_ns + SECOND_NS), Resolution::Pending, "the only unanswered station makes room");
     assert_eq!(ask(&neighbours, 1 << 15, 0, now_ns + 2 * SECOND_NS), Resolution::Pending);
     neighbours.learn((1, address(1 << 15)), ONE, now_ns + 2 * SECOND_NS);
+    assert!(!neighbours.take_full());
     assert_eq!(other(now_ns + 3 * SECOND_NS), Resolution::TableFull);
+    assert_eq!([neighbours.take_full(), neighbours.take_full()], [true, false]);
     neighbours.lock().check();
 }

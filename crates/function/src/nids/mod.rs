@@ -31,7 +31,8 @@ use serde_json::{Value, json};
 use toml::Spanned;
 use toml::de::DeTable;
 
-use crate::{BuildContext, Contract, Error, Function, HostHalf, Kind, Running};
+use crate::request::refuse_unknown;
+use crate::{BuildContext, Contract, Error, Function, HostHalf, Kind, Notice, Running};
 
 pub use config::Config;
 use output::Output;
@@ -66,7 +67,7 @@ pub struct Nids {
     stats_interval: Duration,
     published: Published,
     /// Messages for the operator that are not reported yet.
-    notices: Mutex<Vec<String>>,
+    notices: Mutex<Vec<Notice>>,
 }
 
 fn build(stanza: Spanned<DeTable<'_>>, context: &BuildContext<'_>) -> Result<Arc<dyn Function>, Error> {
@@ -84,8 +85,8 @@ impl Nids {
         settings
     }
 
-    fn notice(&self, sentence: String) {
-        self.notices.lock().unwrap_or_else(PoisonError::into_inner).push(sentence);
+    fn notice(&self, event: &'static str, sentence: String) {
+        self.notices.lock().unwrap_or_else(PoisonError::into_inner).push((event, sentence));
     }
 
     fn write_stats(&self) {
@@ -133,6 +134,7 @@ impl Function for Nids {
         match request["command"].as_str() {
             Some("reload") => {
                 let loaded = self.rules.reload()?;
+                self.notice("rules_reloaded", format!("{} rules are in use", loaded.rules));
                 Ok(json!({
                     "rules": loaded.rules,
                     "unsupported": loaded.unsupported,
@@ -147,11 +149,12 @@ impl Function for Nids {
     fn start(&self, live: bool) -> Result<(), Error> {
         let loaded = self.rules.loaded();
         if loaded.unsupported > 0 {
-            self.notice(format!(
+            let sentence = format!(
                 "{} of {} rules are not supported and did not load: `godwit rules check` lists them",
                 loaded.unsupported,
                 loaded.unsupported + loaded.rules
-            ));
+            );
+            self.notice("rules_unsupported", sentence);
         }
         match &self.output {
             Some(output) => output.start(live),
@@ -173,9 +176,9 @@ impl Function for Nids {
         }
     }
 
-    fn notices(&self) -> Vec<String> {
+    fn notices(&self) -> Vec<Notice> {
         let mut notices = std::mem::take(&mut *self.notices.lock().unwrap_or_else(PoisonError::into_inner));
-        notices.extend(self.output.as_ref().and_then(Output::notice));
+        notices.extend(self.output.as_ref().and_then(Output::notice).map(|sentence| ("records_lost", sentence)));
         notices
     }
 

@@ -155,7 +155,7 @@ fn records_without_a_reader_are_counted() {
     let mut half = bench.half();
     bench.pass(&mut *half, &[b"attack", b"attack"], true, false);
     godwit_test_support::wait_for("the loss", Duration::from_secs(10), || bench.function.counts()[6] == 2);
-    assert!(bench.function.notices()[0].contains("records are lost"));
+    assert!(bench.function.notices()[0].1.contains("records are lost"));
     let listener = UnixListener::bind(bench.directory.0.join("eve.sock")).unwrap();
     bench.pass(&mut *half, &[b"attack"], true, false);
     bench.function.finish();
@@ -205,7 +205,7 @@ fn rules_that_do_not_load_are_reported() {
     let function = testing::build(&KIND, "rules = [\"a.rules\"]", &[], &directory.0).unwrap();
     function.start(true).unwrap();
     let notices = function.notices();
-    assert!(notices.len() == 1 && notices[0].starts_with("1 of 3 rules"), "{notices:?}");
+    assert!(notices.len() == 1 && notices[0].1.starts_with("1 of 3 rules"), "{notices:?}");
 }
 
 #[test]

@@ -23,16 +23,17 @@ mod questions;
 mod unreachable;
 mod waiting;
 
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
 
 use godwit_abi::{Descriptor, Outcome};
 use godwit_packet::ImageRef;
 use toml::Spanned;
 use toml::de::DeTable;
 
-use crate::neighbours::Neighbours;
+use crate::neighbours::{Neighbours, STATIONS_MAX};
 use crate::routing::OwnAddresses;
-use crate::{BuildContext, Contract, Error, Function, HostHalf, Kind};
+use crate::{BuildContext, Contract, Error, Function, HostHalf, Kind, Notice};
 
 pub use config::Config;
 
@@ -48,11 +49,16 @@ pub const KIND: Kind = Kind { contract: &CONTRACT, build };
 #[derive(Debug)]
 pub struct Responder {
     settings: Arc<Settings>,
+    /// Time of the last message about a full neighbour table.
+    full_reported: Mutex<Option<Instant>>,
 }
+
+/// Minimum interval between two messages about a full neighbour table.
+const FULL_INTERVAL: Duration = Duration::from_secs(60);
 
 fn build(stanza: Spanned<DeTable<'_>>, context: &BuildContext<'_>) -> Result<Arc<dyn Function>, Error> {
     let config: Config = crate::config::read(stanza)?;
-    Ok(Arc::new(Responder { settings: Arc::new(config.resolve(context)?) }))
+    Ok(Arc::new(Responder { settings: Arc::new(config.resolve(context)?), full_reported: Mutex::default() }))
 }
 
 impl Function for Responder {
@@ -78,6 +84,21 @@ impl Function for Responder {
 
     fn counts(&self) -> Vec<u64> {
         self.settings.neighbours.counts().to_vec()
+    }
+
+    fn notices(&self) -> Vec<Notice> {
+        if !self.settings.neighbours.take_full() {
+            return Vec::new();
+        }
+        let mut reported = self.full_reported.lock().unwrap_or_else(PoisonError::into_inner);
+        if reported.is_some_and(|reported: Instant| reported.elapsed() < FULL_INTERVAL) {
+            return Vec::new();
+        }
+        *reported = Some(Instant::now());
+        let sentence = format!(
+            "the neighbour table is full of {STATIONS_MAX} stations that have answered: packets to further ones are dropped"
+        );
+        vec![("neighbour_table_full", sentence)]
     }
 
     /// Answers a packet that no other function has processed. A running engine does this work on

@@ -13,7 +13,7 @@ use super::filter::{Filter, FilterCounters, QUEUES_MAX};
 use super::interface::{Interface, State, addresses};
 use super::queue::{ReceiveQueue, TransmitQueue};
 use super::socket::{self, ReceiveRings, Socket, SocketConfig, TransmitRings};
-use crate::live::{Arrivals, LiveContext, LivePort, SharedCounters};
+use crate::live::{Arrivals, LiveContext, LivePort, Notice, SharedCounters};
 use crate::{Error, PortCounters, QueueContext, Receive, Transmit};
 
 /// Interval at which the port reads the IP addresses of the machine, to notice changes.
@@ -127,7 +127,7 @@ struct Monitor {
     /// Text of the last failure that was reported to the operator. It prevents repeated messages
     /// about the same failure.
     failure: Option<String>,
-    notices: Vec<String>,
+    notices: Vec<Notice>,
     no_socket: u64,
     /// Text for log messages. It states where the XDP program runs and whether frames are copied.
     mode: String,
@@ -186,16 +186,17 @@ impl Port {
             mode: String::new(),
         };
         if context.receives && state.mtu + 14 > context.frame_bytes_max {
-            monitor.notices.push(format!(
+            let sentence = format!(
                 "{name} has an MTU of {}, so frames of up to {} bytes arrive. Frames longer than [arena] \
                  frame_bytes_max = {} are dropped and counted as oversized",
                 state.mtu,
                 state.mtu + 14,
                 context.frame_bytes_max
-            ));
+            );
+            monitor.notices.push(("port_limited", sentence));
         }
         if !state.is_running {
-            monitor.notices.push(format!("{name} is down"));
+            monitor.notices.push(("link_down", format!("{name} is down")));
         }
         monitor.connect(&shared, &pairs, state)?;
         Ok(Arc::new(Self { shared, pairs, monitor: Mutex::new(monitor) }))
@@ -267,7 +268,8 @@ impl Monitor {
                 let is_native = filter.attach(name, state.index, config.attach)?;
                 if !is_native && config.attach == Attach::Auto {
                     let sentence = "the driver has no native XDP, so the XDP program runs after it, which is slower";
-                    self.notices.push(format!("{name}: {sentence} (attach = \"generic\" turns this warning off)"));
+                    let sentence = format!("{name}: {sentence} (attach = \"generic\" turns this warning off)");
+                    self.notices.push(("port_limited", sentence));
                 }
                 let mode = if is_native { "native" } else { "generic" };
                 self.mode = format!("{mode} XDP, {copies}, {queues} {plural}");
@@ -284,7 +286,8 @@ impl Monitor {
         let Ok(interface) = Interface::find(name) else {
             shared.is_up.store(false, Ordering::Relaxed);
             if self.state.take().is_some() {
-                self.notices.push(format!("{name} has disappeared; packets for it are refused until it is back"));
+                let sentence = format!("{name} has disappeared; packets for it are refused until it is back");
+                self.notices.push(("interface_gone", sentence));
             }
             return;
         };
@@ -298,12 +301,12 @@ impl Monitor {
             match self.connect(shared, pairs, state) {
                 Ok(()) => {
                     self.failure = None;
-                    self.notices.push(format!("{name} is back: {}", self.mode));
+                    self.notices.push(("interface_back", format!("{name} is back: {}", self.mode)));
                 }
                 Err(error) => {
                     let sentence = format!("{name} is back but cannot be used: {error}");
                     if self.failure.as_ref() != Some(&sentence) {
-                        self.notices.push(sentence.clone());
+                        self.notices.push(("port_failed", sentence.clone()));
                         self.failure = Some(sentence);
                     }
                     return;
@@ -313,13 +316,14 @@ impl Monitor {
             && before.mac != state.mac
             && let Err(error) = filter.set_mac(state.mac)
         {
-            self.notices.push(error.to_string());
+            self.notices.push(("port_failed", error.to_string()));
         }
         if before.is_some_and(|before| before.is_running) != state.is_running {
-            self.notices.push(format!("{name} is {}", if state.is_running { "up" } else { "down" }));
+            let (event, state) = if state.is_running { ("link_up", "up") } else { ("link_down", "down") };
+            self.notices.push((event, format!("{name} is {state}")));
         }
         if before.is_some_and(|before| before.mtu != state.mtu) {
-            self.notices.push(format!("the MTU of {name} is {}", state.mtu));
+            self.notices.push(("mtu_changed", format!("the MTU of {name} is {}", state.mtu)));
         }
         shared.mtu.store(state.mtu, Ordering::Relaxed);
         shared.mac.store(bits(state.mac), Ordering::Relaxed);
@@ -364,14 +368,14 @@ impl LivePort for Port {
         self.shared.stopped.store(true, Ordering::Release);
     }
 
-    fn attend(&self) -> Vec<String> {
+    fn attend(&self) -> Vec<Notice> {
         let mut monitor = lock(&self.monitor);
         monitor.check_interface(&self.shared, &self.pairs);
         let is_due = monitor.addresses_at.elapsed() >= ADDRESSES_INTERVAL;
         if is_due && self.shared.settings.config.take == Take::Routed {
             monitor.addresses_at = Instant::now();
             if let Some(Err(error)) = monitor.filter.as_mut().map(|filter| filter.set_addresses(addresses())) {
-                monitor.notices.push(error.to_string());
+                monitor.notices.push(("port_failed", error.to_string()));
             }
         }
         if let Some(filter) = &monitor.filter {
@@ -379,10 +383,11 @@ impl LivePort for Port {
             self.shared.left_to_kernel.store(passed, Ordering::Relaxed);
             if is_due && no_socket > monitor.no_socket {
                 monitor.no_socket = no_socket;
-                monitor.notices.push(format!(
+                let sentence = format!(
                     "{no_socket} frames arrived on queues of {} that have no worker, and were left to the kernel",
                     self.shared.settings.config.interface
-                ));
+                );
+                monitor.notices.push(("queue_without_worker", sentence));
             }
         }
         std::mem::take(&mut monitor.notices)

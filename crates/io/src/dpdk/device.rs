@@ -14,7 +14,7 @@ use super::interface::{self, KernelInterface, PacketSockets};
 use super::pool::Pool;
 use super::queue::{ReceiveQueue, TransmitQueue};
 use super::{Checksum, Config, eal};
-use crate::live::{LiveContext, LivePort, SharedCounters};
+use crate::live::{LiveContext, LivePort, Notice, SharedCounters};
 use crate::{Error, PortCounters, QueueContext, Receive, Transmit};
 
 /// Number of buffers that the driver net_af_xdp takes for the fill ring, independent of the
@@ -78,7 +78,7 @@ struct State {
     /// MTU of the kernel interface that the device uses, or `None` if the device uses no kernel
     /// interface.
     mtu: Option<usize>,
-    notices: Vec<String>,
+    notices: Vec<Notice>,
     sockets: PacketSockets,
     /// Counters that were last read from the device. They remain available after the device is
     /// closed.
@@ -135,7 +135,7 @@ impl Port {
         }
         std::mem::forget(attached);
         let mut notices = numa_notices(&device, found.socket, context);
-        notices.extend(unowned.map(|error| error.to_string()));
+        notices.extend(unowned.map(|error| ("port_limited", error.to_string())));
         // The driver changes the MTU of the device to the configured value.
         let mtu = kernel_interface
             .as_ref()
@@ -223,30 +223,31 @@ impl Port {
         }
         state.started = true;
         if *queues > 1 && !state.found.hashes {
-            state.notices.push(format!(
+            let sentence = format!(
                 "{} ({}) does not distribute packets by a symmetric hash: the two directions of a flow may go to \
                  different workers",
                 self.device,
                 ffi::field(&state.found.driver)
-            ));
+            );
+            state.notices.push(("port_limited", sentence));
         }
         if self.drop_bad_checksums && !state.found.checksum {
-            state
-                .notices
-                .push(format!("{} cannot check checksums: packets with wrong checksums are not dropped", self.device));
+            let sentence =
+                format!("{} cannot check checksums: packets with wrong checksums are not dropped", self.device);
+            state.notices.push(("port_limited", sentence));
         }
         Ok(())
     }
 
     /// Reads the state of the kernel interface that the device uses, and updates the MTU. Returns
     /// whether the interface is up.
-    fn update_mtu(&self, kernel_interface: &KernelInterface, state: &mut State, notices: &mut Vec<String>) -> bool {
+    fn update_mtu(&self, kernel_interface: &KernelInterface, state: &mut State, notices: &mut Vec<Notice>) -> bool {
         let found = kernel_interface.state();
         let mtu = found.map(|found| found.mtu);
         if let Some(mtu) = mtu {
             self.sent_bytes_max.store(mtu + HEADER_BYTES, Ordering::Relaxed);
             if state.mtu.is_some_and(|before| before != mtu) {
-                notices.push(format!("{}: the MTU of its interface is {mtu}", self.device));
+                notices.push(("mtu_changed", format!("{}: the MTU of its interface is {mtu}", self.device)));
             }
             state.mtu = Some(mtu);
         }
@@ -284,7 +285,7 @@ impl LivePort for OpenPort {
         self.0.stopped.store(true, Ordering::Relaxed);
     }
 
-    fn attend(&self) -> Vec<String> {
+    fn attend(&self) -> Vec<Notice> {
         let Port { device, number, .. } = &*self.0;
         let mut state = self.0.state();
         let mut notices = std::mem::take(&mut state.notices);
@@ -303,10 +304,10 @@ impl LivePort for OpenPort {
                 // No message is needed for a link that is up when the port is opened.
                 (None, Some((true, _))) => {}
                 (_, Some((true, mbps))) if mbps < u32::MAX => {
-                    notices.push(format!("{device}: link is up, {mbps} Mbps"))
+                    notices.push(("link_up", format!("{device}: link is up, {mbps} Mbps")))
                 }
-                (_, Some((true, _))) => notices.push(format!("{device}: link is up")),
-                (_, Some((false, _))) => notices.push(format!("{device}: link is down")),
+                (_, Some((true, _))) => notices.push(("link_up", format!("{device}: link is up"))),
+                (_, Some((false, _))) => notices.push(("link_down", format!("{device}: link is down"))),
                 (_, None) => {}
             }
             state.link = link;
@@ -394,15 +395,16 @@ fn state(device: &str, number: u16) -> Result<PortState, Error> {
 
 /// Returns warnings for the operator if the device, the packet memory and the cores are on
 /// different NUMA nodes.
-fn numa_notices(device: &str, socket: i32, context: &LiveContext<'_>) -> Vec<String> {
+fn numa_notices(device: &str, socket: i32, context: &LiveContext<'_>) -> Vec<Notice> {
     let Ok(socket) = usize::try_from(socket) else { return Vec::new() };
     let mut notices = Vec::new();
     if let Some(node) = crate::numa::node_of_memory(context.arena.base().as_ptr() as usize)
         && node != socket
     {
-        notices.push(format!(
+        let sentence = format!(
             "{device} is on NUMA node {socket}, but the arena is on node {node}: each packet crosses between them"
-        ));
+        );
+        notices.push(("port_limited", sentence));
     }
     let remote: Vec<String> = crate::numa::nodes_of_cores()
         .into_iter()
@@ -410,11 +412,12 @@ fn numa_notices(device: &str, socket: i32, context: &LiveContext<'_>) -> Vec<Str
         .map(|(core, _)| core.to_string())
         .collect();
     if !remote.is_empty() {
-        notices.push(format!(
+        let sentence = format!(
             "{device} is on NUMA node {socket}, but workers may run on cores of other nodes: {}. Restrict them to \
              the cores of node {socket} (taskset, or CPUAffinity= of the systemd unit)",
             remote.join(", ")
-        ));
+        );
+        notices.push(("port_limited", sentence));
     }
     notices
 }

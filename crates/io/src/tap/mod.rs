@@ -20,7 +20,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use godwit_packet::Region;
 use serde::Deserialize;
 
-use crate::live::{ArenaNeeds, Live, LiveContext, LivePort, SharedCounters};
+use crate::live::{ArenaNeeds, Live, LiveContext, LivePort, Notice, SharedCounters};
 use crate::{Error, PortCounters, QueueContext, Receive, Transmit};
 use queue::{Receiver, Transmitter};
 
@@ -123,7 +123,7 @@ impl LivePort for Port {
         self.stopped.store(true, Ordering::Release);
     }
 
-    fn attend(&self) -> Vec<String> {
+    fn attend(&self) -> Vec<Notice> {
         let flags = std::fs::read_to_string(format!("/sys/class/net/{}/flags", self.name)).unwrap_or_default();
         let flags = u32::from_str_radix(flags.trim().trim_start_matches("0x"), 16).unwrap_or(0);
         let is_down = flags & libc::IFF_UP as u32 == 0;
@@ -133,8 +133,11 @@ impl LivePort for Port {
         }
         let name = &self.name;
         match is_down {
-            true => vec![format!("interface {name} is down: add its addresses and run `ip link set {name} up`")],
-            false => vec![format!("interface {name} is up")],
+            true => {
+                let remedy = format!("add its addresses and run `ip link set {name} up`");
+                vec![("link_down", format!("interface {name} is down: {remedy}"))]
+            }
+            false => vec![("link_up", format!("interface {name} is up"))],
         }
     }
 

@@ -16,7 +16,13 @@ pub(crate) async fn check_all(proxy: &ProxyState, health: &Health) {
         let healthy = tokio::time::timeout(timeout, is_healthy(proxy, health, server)).await.unwrap_or(false);
         if healthy != server.healthy.swap(healthy, Ordering::Relaxed) {
             let state = if healthy { "is healthy again" } else { "does not pass its health check" };
-            tracing::warn!("proxy `{}`: server {} {state}", proxy.config.name, server.name);
+            let (proxy, server) = (&proxy.config.name, &server.name);
+            match healthy {
+                true => tracing::info!(event = "server_up", proxy, server, "proxy `{proxy}`: server {server} {state}"),
+                false => {
+                    tracing::warn!(event = "server_down", proxy, server, "proxy `{proxy}`: server {server} {state}")
+                }
+            }
         }
     }
 }

@@ -47,9 +47,15 @@ impl Running {
     }
 
     /// Waits for the report after a stop was requested.
-    pub(crate) fn finish(mut self) -> Value {
+    pub(crate) fn finish(self) -> Value {
+        self.finish_with_events().0
+    }
+
+    /// Waits for the report after a stop was requested. Returns it with the lines of events.
+    pub(crate) fn finish_with_events(mut self) -> (Value, Vec<String>) {
         let printed = Finished::from_output(self.child.take().unwrap().wait_with_output().unwrap()).succeeded();
-        conserved(&printed.stdout)
+        let events = printed.stderr.lines().filter(|line| line.starts_with("time="));
+        (conserved(&printed.stdout), events.map(str::to_owned).collect())
     }
 }
 

@@ -234,6 +234,12 @@ pub(crate) struct Godwit {
 }
 
 impl Godwit {
+    /// Returns whether a line reports this event.
+    pub(crate) fn reports(&self, event: &str) -> bool {
+        let printed = std::fs::read_to_string(&self.printed).unwrap_or_default();
+        printed.lines().any(|line| line.starts_with("time=") && line.contains(&format!(" {event} message=")))
+    }
+
     /// Stops Godwit, checks that packets are conserved, and returns the report.
     #[track_caller]
     pub(crate) fn stop(mut self) -> Value {

@@ -90,8 +90,7 @@ fn a_link_that_is_down_refuses_packets() {
     let godwit = router.godwit(&net, &routed.config(), &["left", "right"]);
     wait_for("an answer", || ping(&routed));
     b.sh("ip link set eth0 down");
-    // The port looks at its link ten times a second.
-    std::thread::sleep(std::time::Duration::from_secs(1));
+    wait_for("the event", || godwit.reports("event=link_down port=right"));
     a.sh(&format!("/usr/bin/python3 {} {}", flood(&net).display(), router.mac("left")));
     std::thread::sleep(std::time::Duration::from_secs(1));
     let report = godwit.stop();
