@@ -145,7 +145,16 @@ pub struct Rule {
 /// IP protocol, which is configured by its name or its number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
 #[serde(try_from = "Term")]
-pub struct Protocol(pub u8);
+pub enum Protocol {
+    /// The protocol with this number.
+    Number(u8),
+    /// UDP that carries ESP and not IKE: the SPI after the UDP header is not zero (RFC 3948,
+    /// section 2). Without ports in the rule, only UDP to port 4500.
+    EspInUdp,
+}
+
+/// Value of the key `protocol` for [`Protocol::EspInUdp`].
+const ESP_IN_UDP: &str = "esp-in-udp";
 
 /// Range of TCP, UDP, SCTP or UDP-Lite ports, from the first to the last port.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
@@ -170,12 +179,14 @@ impl TryFrom<Term> for Protocol {
     fn try_from(term: Term) -> Result<Self, Error> {
         match term {
             Term::Number(number) => u8::try_from(number)
-                .map(Self)
+                .map(Self::Number)
                 .map_err(|_| Error::Value(format!("{number} is not a protocol number: it must be 0 to 255"))),
+            Term::Text(text) if text == ESP_IN_UDP => Ok(Self::EspInUdp),
             Term::Text(text) => {
-                PROTOCOLS.iter().find(|(name, _)| *name == text).map(|(_, number)| Self(*number)).ok_or_else(|| {
+                let found = PROTOCOLS.iter().find(|(name, _)| *name == text);
+                found.map(|(_, number)| Self::Number(*number)).ok_or_else(|| {
                     let known = PROTOCOLS.map(|(name, _)| name).join(", ");
-                    Error::Value(format!("unknown protocol `{text}`: expected one of {known}"))
+                    Error::Value(format!("unknown protocol `{text}`: expected one of {known}, {ESP_IN_UDP}"))
                 })
             }
         }
@@ -204,7 +215,10 @@ impl Rule {
     /// Checks that the rule is consistent. Port numbers require a protocol that has ports, and all
     /// addresses must belong to one IP version.
     fn validate(&self) -> Result<(), Error> {
-        let has_ports = self.protocol.is_none_or(|Protocol(number)| matches!(number, 6 | 17 | 132 | 136));
+        let has_ports = match self.protocol {
+            None | Some(Protocol::EspInUdp) => true,
+            Some(Protocol::Number(number)) => matches!(number, 6 | 17 | 132 | 136),
+        };
         if !has_ports && (self.source_ports.is_some() || self.destination_ports.is_some()) {
             let reason = "only the protocols tcp, udp, sctp and udp-lite have ports";
             return Err(Error::config("rules", "a rule with ports", reason));

@@ -33,8 +33,8 @@ enum take { TAKE_NONE, TAKE_ALL, TAKE_IP, TAKE_ROUTED };
 enum action { ACTION_END, ACTION_TAKE, ACTION_PASS };
 enum counter { TAKEN, PASSED, NO_SOCKET, COUNTERS };
 // Special values in filter rules. A rule whose field `family` is 0 matches both IP versions. A rule
-// with ANY_PROTOCOL matches every protocol.
-enum { FAMILY_IPV4 = 4, FAMILY_IPV6 = 6, ANY_PROTOCOL = 256 };
+// with ANY_PROTOCOL matches every protocol, and one with ESP_IN_UDP matches UDP that carries ESP.
+enum { FAMILY_IPV4 = 4, FAMILY_IPV6 = 6, ANY_PROTOCOL = 256, ESP_IN_UDP = 257 };
 
 // An IPv6 address in network byte order. IPv4 addresses are stored in the mapped form ::ffff:0:0/96
 // of IPv6.
@@ -97,7 +97,7 @@ struct packet {
     u16 source_port, destination_port;
     u16 ether_type;
     u8 family, protocol;
-    u8 has_ports, is_tagged;
+    u8 has_ports, is_tagged, is_esp_in_udp;
 };
 
 static inline u16 be16(const u8 *bytes)
@@ -128,6 +128,10 @@ static inline void parse_ports(struct packet *packet, const u8 *at, const u8 *en
     packet->source_port = be16(at);
     packet->destination_port = be16(at + 2);
     packet->has_ports = 1;
+    // ESP in UDP begins with its SPI, and IKE on the same port with four zero bytes (RFC 3948,
+    // section 2). A NAT keepalive is shorter.
+    if (protocol == 17 && at + 12 <= end)
+        packet->is_esp_in_udp = word(at + 8) != 0;
 }
 
 static inline void parse(struct packet *packet, const u8 *at, const u8 *end)
@@ -193,7 +197,9 @@ static inline int fits(const struct rule *rule, const struct packet *packet)
 {
     if (rule->family != 0 && rule->family != packet->family)
         return 0;
-    if (rule->protocol != ANY_PROTOCOL && (packet->family == 0 || rule->protocol != packet->protocol))
+    if (rule->protocol == ESP_IN_UDP && !packet->is_esp_in_udp)
+        return 0;
+    if (rule->protocol < ANY_PROTOCOL && (packet->family == 0 || rule->protocol != packet->protocol))
         return 0;
     if (!matches_prefix(&packet->source, &rule->source, &rule->source_mask) ||
         !matches_prefix(&packet->destination, &rule->destination, &rule->destination_mask))

@@ -20,6 +20,9 @@ pub(super) const RULES_MAX: usize = 64;
 pub(super) const QUEUES_MAX: usize = 128;
 const ADDRESSES_MAX: usize = 4096;
 const ANY_PROTOCOL: u16 = 256;
+const ESP_IN_UDP: u16 = 257;
+/// UDP port of ESP in UDP (RFC 3948), for rules without ports.
+const ESP_IN_UDP_PORT: u16 = 4500;
 
 /// Object file of the XDP program, compiled from `filter.bpf.c` by `scripts/bpf.sh`.
 static OBJECT: &[u8] = aya::include_bytes_aligned!("filter.bpf.o");
@@ -58,14 +61,20 @@ impl RawRule {
         let (source, source_mask) = prefix(rule.source);
         let (destination, destination_mask) = prefix(rule.destination);
         let ports = |ports: Option<Ports>| ports.map_or([0, u16::MAX], |Ports(first, last)| [first, last]);
+        let is_esp_in_udp = rule.protocol == Some(Protocol::EspInUdp);
+        let default = (is_esp_in_udp && rule.source_ports.is_none()).then_some(Ports(ESP_IN_UDP_PORT, ESP_IN_UDP_PORT));
         Self {
             source,
             source_mask,
             destination,
             destination_mask,
             source_ports: ports(rule.source_ports),
-            destination_ports: ports(rule.destination_ports),
-            protocol: rule.protocol.map_or(ANY_PROTOCOL, |Protocol(number)| number.into()),
+            destination_ports: ports(rule.destination_ports.or(default)),
+            protocol: match rule.protocol {
+                None => ANY_PROTOCOL,
+                Some(Protocol::Number(number)) => number.into(),
+                Some(Protocol::EspInUdp) => ESP_IN_UDP,
+            },
             family: rule.family(),
             action: match rule.action {
                 Action::Take => 1,

@@ -10,6 +10,7 @@
 //! | `gateway.rs` | host – gateway ═ESP═ gateway – host, also with scapy as the second gateway |
 //! | `strongswan.rs` | strongSwan as the other gateway, keys from its IKE |
 //! | `switch.rs` | four hosts at two switches that a trunk with two VLANs connects |
+//! | `rules.rs` | rules of ports that separate ESP in UDP from IKE |
 //! | `inline.rs` | deep packet inspection within a cable |
 //! | `restart.rs` | killed processes: no nonce repeats, no packet is accepted twice |
 //! | `trouble.rs` | links that go down, interfaces that vanish, processes that are killed |
@@ -23,6 +24,7 @@ mod neighbours;
 mod net;
 mod restart;
 mod router;
+mod rules;
 mod stations;
 mod strongswan;
 mod switch;
