@@ -201,6 +201,12 @@ fn an_invalid_request_is_refused_and_packets_keep_flowing() {
             ("{}\n".to_owned(), "`command`"),
             ("{\"command\":7}\n".to_owned(), "`command`"),
             (format!("{{\"command\":\"{secret}\"}}\n"), "`reload`"),
+            ("{\"command\":\"status\",\"x\":1}\n".to_owned(), "unknown key `x`: `status` takes no keys"),
+            (
+                "{\"command\":\"chain\",\"txt\":\"\"}\n".to_owned(),
+                "unknown key `txt`: `chain` takes `text`, `origin`, `dir",
+            ),
+            ("{\"command\":\"trace\",\"action\":\"read\",\"wait\":1}\n".to_owned(), "unknown key `wait`"),
             ("{\"function\":\"prob\",\"command\":\"x\"}\n".to_owned(), "probe"),
             ("{\"function\":1,\"command\":\"x\"}\n".to_owned(), "name"),
             ("{\"function\":\"swap\",\"command\":\"x\"}\n".to_owned(), "commands"),
@@ -249,6 +255,9 @@ fn an_invalid_request_is_refused_and_packets_keep_flowing() {
         let status = client.result(&json!({ "command": "status" }));
         assert!(status["conservation"]["received"].as_u64().unwrap() > 1000, "{status}");
         assert_eq!(status["functions"][1]["name"], "probe");
+        let help = client.result(&json!({ "command": "help" }));
+        assert_eq!(help["commands"]["chain"], json!(["text", "origin", "directory"]), "{help}");
+        assert_eq!(help["functions"], json!({ "swap": "template", "probe": "echo" }), "{help}");
         assert_eq!(client.result(&json!({ "command": "stop" })), Value::Null);
     });
     let [prepared, completed] = state.sum();

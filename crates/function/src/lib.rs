@@ -34,6 +34,7 @@ pub mod l2;
 pub mod ndn;
 pub mod neighbours;
 pub mod nids;
+pub mod request;
 pub mod responder;
 pub mod routes;
 pub mod routing;

@@ -105,6 +105,9 @@ fn answer(line: &str, requests: &Sender<Request>) -> Result<Value, Error> {
         Some(other) => return refuse(format!("unknown command `{other}`; a proxy has status, reload and stop")),
         None => return refuse("the request has no `command`".to_owned()),
     };
+    if let Some(key) = request.as_object().into_iter().flatten().map(|(key, _)| key).find(|key| *key != "command") {
+        return refuse(format!("unknown key `{}`: a request to a proxy has only `command`", key.escape_debug()));
+    }
     let (reply, result) = channel();
     let stopping = || Error::Request("the proxy stops".to_owned());
     requests.send(Request { command, reply }).map_err(|_| stopping())?;

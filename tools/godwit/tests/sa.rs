@@ -199,7 +199,11 @@ fn sas_and_policies_change_while_packets_flow() {
     }
 
     let both = sa("east", 0x1003, "") + &sa("north", 0x1004, "");
-    assert_eq!(gateway.with_file("add", &both).succeeded().stdout, "2 SAs added\n");
+    let printed = gateway.with_file("add", &both).succeeded();
+    assert_eq!((printed.stdout.as_str(), printed.stderr.as_str()), ("2 SAs added\n", ""));
+    let printed = gateway.with_file("add", &sa("low", 255, "")).succeeded();
+    assert!(printed.stderr.starts_with("godwit: warning: spi = 255 of SA \"low\" is reserved"), "{printed:?}");
+    gateway.printed(&["delete", "low"]).succeeded();
     assert!(gateway.with_file("add", &both).refused().contains("two SAs are called \"east\""));
     let short = sa("south", 0x1005, "").replace("01005\"", "01\"");
     assert!(gateway.with_file("add", &short).refused().contains("encryption_key of SA \"south\" must"));
@@ -224,7 +228,22 @@ fn sas_and_policies_change_while_packets_flow() {
         let count = remembers(spi).unwrap_or(usize::from(is_there));
         assert_eq!(count > 0, is_there, "the key of {spi:#x}: {count} times");
     }
-    let report = gateway.running.stop();
+    let mut client = godwit_test_support::ControlClient::connect(&folder.join("control"));
+    client.request(&serde_json::json!({ "command": "stop" }));
+    let (report, events) = gateway.running.finish_with_events();
+    let events: Vec<&str> =
+        events.iter().filter_map(|line| line.split_once(" level=info ")).map(|(_, rest)| rest).collect();
+    assert_eq!(
+        events,
+        [
+            "event=sa_rekeyed function=vpn message=\"function `vpn`: new keys for SA \\\"west\\\"\"",
+            "event=sa_added function=vpn message=\"function `vpn`: added SA \\\"east\\\", SA \\\"north\\\"\"",
+            "event=sa_added function=vpn message=\"function `vpn`: added SA \\\"low\\\"\"",
+            "event=sa_deleted function=vpn message=\"function `vpn`: deleted SA \\\"low\\\"\"",
+            "event=policies_replaced function=vpn message=\"function `vpn`: 2 policies are in use\"",
+            "event=sa_deleted function=vpn message=\"function `vpn`: deleted SA \\\"north\\\", SA \\\"west\\\"\"",
+        ]
+    );
     let count = |name: &str| report["functions"][0]["verdicts"][name].as_u64().unwrap();
     assert_eq!(count("encrypted"), report["conservation"]["received"].as_u64().unwrap(), "{report}");
 }

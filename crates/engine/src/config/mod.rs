@@ -136,6 +136,11 @@ impl Config {
         let (arena, room) = arena.with_room_for(&document, &chain, &functions, &ports, &mut warnings)?;
         ports::warn_of_long_frames(&ports, arena.frame_bytes_max, origin, &mut warnings);
 
+        for FunctionConfig { name, function, line, .. } in &functions {
+            let sentences = function.warnings().into_iter();
+            warnings.extend(sentences.map(|sentence| format!("{origin}:{line}: function `{name}`: {sentence}")));
+        }
+
         workers::check(&document, &engine, &chain, &functions)?;
 
         Ok(Self {

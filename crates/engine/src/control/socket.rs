@@ -24,6 +24,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
 
+use godwit_function::request::refuse_unknown;
 use godwit_function::{Function, Running};
 use nix::libc::{EMFILE, ENFILE};
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
@@ -62,6 +63,10 @@ const REPORT_LIMIT: Duration = Duration::from_secs(10);
 const TRACE_GRACE: Duration = Duration::from_secs(1);
 /// Maximum time for which a trace request waits for packets.
 const TRACE_WAIT: Duration = Duration::from_millis(500);
+
+/// Commands of the engine with their keys. A trace checks the keys of its `start` itself.
+const COMMANDS: [(&str, &[&str]); 5] =
+    [("status", &[]), ("stop", &[]), ("chain", &["text", "origin", "directory"]), ("reload", &[]), ("help", &[])];
 
 /// Control socket that accepts connections but does not answer requests yet. Dropping it removes
 /// the socket file.
@@ -337,6 +342,7 @@ impl Commands {
         if let Some(function) = addressed(request, &named)? {
             return self.with(function, |function, running| function.command(request, running)).map_err(Error::request);
         }
+        refuse_unknown(request, &COMMANDS).map_err(Error::request)?;
         match command {
             "status" => self.report(),
             "stop" => {
@@ -346,9 +352,10 @@ impl Commands {
             "trace" => self.trace(request, trace),
             "chain" => self.change_chain(request).and_then(to_value),
             "reload" => self.changer.reload().and_then(to_value),
+            "help" => Ok(help(&named)),
             _ => Err(Error::request(
-                "the engine has the commands `status`, `stop`, `trace`, `chain` and `reload`: other commands need a \
-                 `function`",
+                "the engine has the commands `status`, `stop`, `trace`, `chain`, `reload` and `help`: other commands need \
+                 a `function`",
             )),
         }
     }
@@ -357,6 +364,9 @@ impl Commands {
     /// is over, or `stop`.
     fn trace(&self, request: &Value, trace: &mut Option<Trace>) -> Result<Value, Error> {
         let none = || Error::request("no trace is active: `start` one on this connection");
+        if request.get("action").and_then(Value::as_str) != Some("start") {
+            refuse_unknown(request, &[("trace", &["action", "wait_ms"])]).map_err(Error::request)?;
+        }
         let wait = request.get("wait_ms").and_then(Value::as_u64).map(Duration::from_millis);
         let wait = wait.unwrap_or(TRACE_WAIT).min(TRACE_WAIT);
         let found = match request.get("action").and_then(Value::as_str) {
@@ -413,6 +423,16 @@ impl Commands {
         report["config"] = self.origin.as_str().into();
         Ok(report)
     }
+}
+
+/// Returns the commands of the engine with their keys, and the kinds of the functions.
+fn help(functions: &[Named<'_>]) -> Value {
+    let mut commands: serde_json::Map<String, Value> =
+        COMMANDS.iter().map(|(name, keys)| ((*name).to_owned(), json!(keys))).collect();
+    commands.insert("trace".to_owned(), json!(["action", "wait_ms", "count", "dropped", "frames", "filter"]));
+    let kinds: serde_json::Map<String, Value> =
+        functions.iter().map(|(name, kind)| ((*name).to_owned(), json!(kind))).collect();
+    json!({ "commands": commands, "functions": kinds })
 }
 
 fn to_value(changed: ChangeResult) -> Result<Value, Error> {

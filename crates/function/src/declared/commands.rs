@@ -5,6 +5,7 @@ use serde_json::{Value, json};
 use super::entry::{Change, Format};
 use super::image::{Declared, State};
 use super::shapes::refusal;
+use crate::request::refuse_unknown;
 use crate::{Error, Running};
 
 /// Maximum number of entries in a reply to the command `list`.
@@ -14,6 +15,7 @@ impl Declared {
     /// Runs a control command. If one of several changes fails, the command stops there, and the
     /// reply names the entry.
     pub(crate) fn command(&self, request: &Value, running: &dyn Running) -> Result<Value, Error> {
+        refuse_unknown(request, &[("add", &["table", "rows"]), ("remove", &["table", "rows"]), ("list", &["table"])])?;
         let (image, mut tables) = self.parts();
         let wanted = request.get("table").and_then(Value::as_str).unwrap_or_default();
         let known: Vec<String> = tables.iter().map(|table| table.name.clone()).collect();

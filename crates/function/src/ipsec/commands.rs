@@ -15,13 +15,20 @@ use super::policies::{Action, Policy};
 use super::sa::{Lifetime, Sa};
 use super::state::SaFacts;
 use super::suite::Protocol;
+use crate::request::refuse_unknown;
 use crate::{Error, Running};
+
+/// Commands with their keys. `policies` takes `sa` to refuse it with a better message.
+const COMMANDS: [(&str, &[&str]); 5] =
+    [("add", SAS), ("replace", SAS), ("delete", &["sa"]), ("list", &["sa"]), ("policies", SAS)];
+const SAS: &[&str] = &["sa", "policy"];
 
 /// Executes one command completely or not at all. It is not inlined, so that its caller can
 /// overwrite the used part of the stack, which may contain cryptographic keys.
 #[inline(never)]
 pub(super) fn run(control: &mut Control, request: &Value, running: &dyn Running) -> Result<Value, Error> {
     control.wipe_retired(running);
+    refuse_unknown(request, &COMMANDS)?;
     match request.get("command").and_then(Value::as_str) {
         Some("add") => add(control, request, running),
         Some("replace") => replace(control, request, running),
@@ -167,6 +174,33 @@ fn sas(request: &Value) -> Result<Vec<Sa>, Error> {
     config.sa.iter().map(|sa| sa.resolve().map_err(command_error)).collect()
 }
 
+fn warnings(sas: &[Sa]) -> Vec<String> {
+    sas.iter().filter_map(Sa::warning).collect()
+}
+
+/// Returns the reply to a change. It has warnings only if there are some.
+fn done(key: &str, count: usize, warnings: Vec<String>) -> Value {
+    match warnings.is_empty() {
+        true => json!({ key: count }),
+        false => json!({ key: count, "warnings": warnings }),
+    }
+}
+
+/// Returns the names of SAs for a message.
+fn names_of(sas: &[Sa]) -> String {
+    listed(&sas.iter().map(|sa| sa.name.clone()).collect::<Vec<_>>())
+}
+
+/// Returns the first names for a message, and the number of the others.
+fn listed(names: &[String]) -> String {
+    const SHOWN: usize = 8;
+    let shown = names.iter().take(SHOWN).map(|name| format!("SA \"{name}\"")).collect::<Vec<_>>().join(", ");
+    match names.len().checked_sub(SHOWN) {
+        None | Some(0) => shown,
+        Some(more) => format!("{shown} and {more} more"),
+    }
+}
+
 /// Returns the SA names in a request, if the request contains names.
 fn names(request: &Value) -> Result<Option<Vec<&str>>, Error> {
     match request.get("sa") {
@@ -213,9 +247,11 @@ fn install(control: &mut Control, sas: Vec<(Sa, Option<u32>)>, running: &dyn Run
 }
 
 fn add(control: &mut Control, request: &Value, running: &dyn Running) -> Result<Value, Error> {
-    let sas = sas(request)?.into_iter().map(|sa| (sa, None)).collect();
-    let added = install(control, sas, running)?;
-    Ok(json!({ "added": added.len() }))
+    let sas = sas(request)?;
+    let (names, warnings) = (names_of(&sas), warnings(&sas));
+    let added = install(control, sas.into_iter().map(|sa| (sa, None)).collect(), running)?;
+    control.notice("sa_added", format!("added {names}"));
+    Ok(done("added", added.len(), warnings))
 }
 
 fn replace(control: &mut Control, request: &Value, running: &dyn Running) -> Result<Value, Error> {
@@ -226,7 +262,9 @@ fn replace(control: &mut Control, request: &Value, running: &dyn Running) -> Res
         }
         Ok((sa, old))
     };
-    let pairs = sas(request)?.into_iter().map(with_old).collect::<Result<Vec<_>, _>>()?;
+    let sas = sas(request)?;
+    let (names, warnings) = (names_of(&sas), warnings(&sas));
+    let pairs = sas.into_iter().map(with_old).collect::<Result<Vec<_>, _>>()?;
     let old: Vec<u32> = pairs.iter().map(|(_, old)| *old).collect();
     if old.iter().collect::<std::collections::HashSet<_>>().len() < old.len() {
         return refuse("a request can replace each SA only once");
@@ -236,10 +274,11 @@ fn replace(control: &mut Control, request: &Value, running: &dyn Running) -> Res
         control.switch(*old, *new);
     }
     control.unpublish(&old);
+    control.notice("sa_rekeyed", format!("new keys for {names}"));
     control.retire(&old, running).map_err(|error| Error::Command {
         message: format!("the new SAs are in use, but {error}: the old keys are wiped once these packets are gone"),
     })?;
-    Ok(json!({ "replaced": old.len() }))
+    Ok(done("replaced", old.len(), warnings))
 }
 
 fn delete(control: &mut Control, request: &Value, running: &dyn Running) -> Result<Value, Error> {
@@ -253,12 +292,15 @@ fn delete(control: &mut Control, request: &Value, running: &dyn Running) -> Resu
         let policies = if count == 1 { "a policy".to_owned() } else { format!("{count} policies") };
         return refuse(format!("SA \"{name}\" is used by {policies}: replace it, or set other policies first"));
     }
+    let deleted: Vec<String> =
+        indexes.iter().filter_map(|index| Some(control.database.sa(*index)?.name.clone())).collect();
     control.unpublish(&indexes);
     if let Err(error) = running.quiesce() {
         indexes.iter().try_for_each(|index| control.publish(*index))?;
         return Err(error);
     }
     control.wipe(&indexes, Some(running));
+    control.notice("sa_deleted", format!("deleted {}", listed(&deleted)));
     Ok(json!({ "deleted": indexes.len() }))
 }
 
@@ -341,6 +383,7 @@ fn policies(control: &mut Control, request: &Value) -> Result<Value, Error> {
     let resolved = (1..).zip(&config.policy).map(resolve).collect::<Result<Vec<_>, _>>()?;
     let count = resolved.len();
     control.set_policies(resolved);
+    control.notice("policies_replaced", format!("{count} policies are in use"));
     Ok(json!({ "policies": count }))
 }
 

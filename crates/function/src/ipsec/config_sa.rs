@@ -16,7 +16,7 @@ use super::suite::{self, Authentication, Cipher, SUITES, Suite};
 use crate::Error;
 
 /// Smallest SPI that is not reserved (RFC 4303, section 2.1).
-const SPI_MIN: u32 = 256;
+pub(super) const SPI_MIN: u32 = 256;
 /// Default size of the replay window, in packets (RFC 4303, section 3.4.3).
 const WINDOW_DEFAULT: u32 = 64;
 /// Default port of ESP in UDP (RFC 3948, section 2.1).
@@ -228,8 +228,8 @@ impl SaConfig {
     /// cryptographic key.
     pub(super) fn resolve(&self) -> Result<Sa, Error> {
         let (name, spi) = (self.name.get_ref(), *self.spi.get_ref());
-        if spi < SPI_MIN {
-            let message = format!("spi = {spi} of SA \"{name}\" is reserved: use {SPI_MIN} or more");
+        if spi == 0 {
+            let message = format!("spi = 0 of SA \"{name}\" never appears in a packet: use {SPI_MIN} or more");
             return value(&self.spi, message);
         }
         self.check_endpoints()?;

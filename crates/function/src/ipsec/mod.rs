@@ -167,7 +167,9 @@ impl Ipsec {
         // The table image contains one more selector. It accepts every packet, and several SAs
         // share it.
         let shape = Shape { sas: capacity.next_multiple_of(BUCKETS), selectors: selectors + 1 };
-        let room = Room::new(&sas, headroom_bytes.unwrap_or(0), tailroom_bytes.unwrap_or(0));
+        // Without a configured SA, nothing tells which suites will be added later.
+        let spare = if sas.is_empty() { (CONTRACT.headroom_bytes, CONTRACT.tailroom_bytes) } else { (0, 0) };
+        let room = Room::new(&sas, headroom_bytes.unwrap_or(spare.0), tailroom_bytes.unwrap_or(spare.1));
         let mut control = Control::new(shape, room, reassembly, arranges, path_mtu, unprotected)?;
         for (keys, sa) in sa.iter().zip(sas) {
             let published = control.stage(sa, None).and_then(|index| control.publish(index));

@@ -7,6 +7,7 @@ use std::net::IpAddr;
 use zeroize::Zeroizing;
 
 use super::config::{Direction, Mode};
+use super::config_sa::SPI_MIN;
 use super::selector::Selector;
 use super::suite::{Authentication, Cipher, Protocol, SUITES, Suite};
 
@@ -114,6 +115,13 @@ impl Sa {
 
     pub(super) fn is_inbound(&self) -> bool {
         self.direction == Direction::In
+    }
+
+    /// Returns a warning if the SPI is reserved by IANA (RFC 4303, section 2.1). Some peers refuse
+    /// such SPIs.
+    pub(super) fn warning(&self) -> Option<String> {
+        let Self { name, spi, .. } = self;
+        (*spi < SPI_MIN).then(|| format!("spi = {spi} of SA \"{name}\" is reserved by IANA: use {SPI_MIN} or more"))
     }
 
     /// Returns the maximum number of bytes that the SA adds before a packet.

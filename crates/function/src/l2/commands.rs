@@ -8,10 +8,19 @@ use serde_json::{Value, json};
 use super::config::member;
 use super::control::{Control, Entry};
 use super::{key, macs, vid_and_mac};
+use crate::request::{refuse_unknown, refuse_unknown_in};
 use crate::{Error, Running};
 
 /// Maximum number of addresses in a reply.
 const LISTED_MAX: usize = 10_000;
+
+/// Commands with their keys.
+const COMMANDS: [(&str, &[&str]); 4] = [
+    ("list", &["vlan", "port", "after"]),
+    ("add", &["mac"]),
+    ("delete", &["mac"]),
+    ("flush", &["vlan", "port", "static"]),
+];
 
 /// Executes a control command either completely or not at all.
 pub(super) fn run(
@@ -20,6 +29,7 @@ pub(super) fn run(
     now: Duration,
     running: &dyn Running,
 ) -> Result<Value, Error> {
+    refuse_unknown(request, &COMMANDS)?;
     let done = match request.get("command").and_then(Value::as_str) {
         Some("list") => return list(control, request, now),
         Some("add") => add(control, request, now)?,
@@ -63,6 +73,7 @@ fn address(object: &Value) -> Result<(u16, u64), Error> {
 
 fn add(control: &mut Control, request: &Value, now: Duration) -> Result<Value, Error> {
     let resolve = |object: &Value| {
+        refuse_unknown_in(object, "an address", &["vlan", "mac", "port"])?;
         let (vid, key) = address(object)?;
         Ok((key, member(&control.switch, vid, text(object, "port")?).map_err(Error::in_command)?))
     };

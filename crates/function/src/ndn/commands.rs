@@ -14,10 +14,20 @@ use super::names::{Names, unknown_next_hop};
 use super::shape::Shape;
 use super::table::{Freed, Table, Written};
 use super::{NextHop, Parts, hash, uri};
+use crate::request::{refuse_unknown, refuse_unknown_in};
 use crate::{Error, Running};
 
 /// Maximum number of names in a reply to the command `list`. It is also the default number.
 const LIST_MAX: u64 = 10_000;
+
+/// Commands with their keys.
+const COMMANDS: [(&str, &[&str]); 5] = [
+    ("add", &["route"]),
+    ("delete", &["prefix"]),
+    ("list", &["prefix", "below", "limit"]),
+    ("next_hop", &["next_hop"]),
+    ("next_hops", &[]),
+];
 
 /// Table of names, with the data that control commands need.
 pub(super) struct Control {
@@ -103,6 +113,7 @@ pub(super) fn run(
     running: &dyn Running,
     headroom_bytes: u16,
 ) -> Result<Value, Error> {
+    refuse_unknown(request, &COMMANDS)?;
     match request.get("command").and_then(Value::as_str) {
         Some("add") => add(control, request, running),
         Some("delete") => delete(control, request, running),
@@ -161,6 +172,7 @@ fn add(control: &mut Control, request: &Value, running: &dyn Running) -> Result<
     };
     let mut requested = Vec::with_capacity(routes.len());
     for route in routes {
+        refuse_unknown_in(route, "a route", &["prefix", "next_hop"])?;
         let text = |key| route.get(key).and_then(Value::as_str);
         let (Some(prefix), Some(next_hop)) = (text("prefix"), text("next_hop")) else { return refuse(NEEDS) };
         requested.push((parsed(prefix)?, index(control, next_hop)?));

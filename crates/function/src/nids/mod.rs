@@ -131,6 +131,7 @@ impl Function for Nids {
     }
 
     fn command(&self, request: &Value, _running: &dyn Running) -> Result<Value, Error> {
+        refuse_unknown(request, &[("reload", &[])])?;
         match request["command"].as_str() {
             Some("reload") => {
                 let loaded = self.rules.reload()?;

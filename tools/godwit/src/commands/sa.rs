@@ -9,6 +9,7 @@ use toml::de::{DeTable, DeValue};
 
 use crate::control::{Connection, Target};
 use crate::failure::Failure;
+use crate::log;
 use crate::output::{self, Json};
 use crate::secret::{self, Secret};
 use crate::table::{self, Align, Table};
@@ -144,10 +145,13 @@ fn change(arguments: &FileArguments, command: &str, done: &str) -> Result<(), Fa
         if batch_bytes >= REQUEST_BYTES || index + 1 == count {
             let batch_len = batch.len();
             let result = send(target, &mut connection, command, "sa", std::mem::take(&mut batch).into());
-            result.map_err(|error| match sent {
+            let result = result.map_err(|error| match sent {
                 0 => error,
                 _ => Failure::User(format!("{error}; {} of the file were already {done}", plural(sent))),
             })?;
+            for warning in result["warnings"].as_array().into_iter().flatten() {
+                log::line(format_args!("godwit: warning: {}", warning.as_str().unwrap_or_default()));
+            }
             sent += batch_len;
             batch_bytes = 0;
         }

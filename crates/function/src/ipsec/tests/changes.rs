@@ -332,7 +332,7 @@ fn no_response_contains_a_key() {
         changed("encryption_key", json!(KEY.to_owned() + "\n\u{7f}\"\\")),
         changed("authentication_key", json!(KEY)),
         changed("salt", json!(KEY)),
-        changed("spi", json!(1)),
+        changed("spi", json!(0)),
         changed("spi", json!(null)),
         changed("spi", json!(KEY)),
         changed("esn", json!(KEY)),
