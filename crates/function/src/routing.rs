@@ -15,6 +15,7 @@ mod own;
 mod prefix;
 mod resolve;
 mod reverse_path;
+mod via;
 
 use std::net::IpAddr;
 
@@ -31,6 +32,7 @@ pub use own::OwnAddresses;
 pub use prefix::{Family, Prefix};
 pub(crate) use resolve::{DynamicNextHop, INTERVAL as RESOLVE_INTERVAL, Resolver};
 pub(crate) use reverse_path::{ReversePath, ReversePathConfig, ReversePathHost, SourceLookup, SourceRoute, packet_of};
+pub(crate) use via::add_via;
 
 /// Next hop of a route, which states what happens to the packets of the route.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -164,4 +166,8 @@ pub trait Routing: Send + Sync {
 
     /// Returns the names of the next hops in the configuration. Their indices start at 0.
     fn next_hop_names(&self) -> &[String];
+
+    /// Returns the names of the ports, by number. The list is empty if the function was not built
+    /// from a configuration.
+    fn port_names(&self) -> &[String];
 }

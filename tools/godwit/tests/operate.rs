@@ -129,6 +129,10 @@ fn the_only_socket_and_the_only_function_need_no_name() {
         (&["mac", "list", "--function", "route"], "this command is for functions of kind `l2`"),
         (&["sa", "list"], "no function of kind `ipsec` runs here: the functions are `route` (ipv4)"),
         (&["route", "list", "2001:db8::/32"], "no function of kind `ipv6` runs here"),
+        (&["route", "list", "--address", "192.0.2.1"], "no route covers 192.0.2.1"),
+        (&["route", "list", "10.0.0.0/9"], "there is no route for 10.0.0.0/9"),
+        (&["route", "add", "10.9.0.0/16", "via", "192.0.2.1"], "this function does not follow the kernel"),
+        (&["route", "add", "10.9.0.0/16", "west"], "this function has no next hop named \"west\"; it has east"),
     ] {
         let printed = asked(words);
         assert!(printed.refused().contains(expected), "{words:?}: {printed:?}");

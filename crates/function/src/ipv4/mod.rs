@@ -18,7 +18,7 @@ use toml::de::DeTable;
 use crate::routes::{Address, Resolved};
 use crate::routing::{
     KERNEL_ROUTES_INTERVAL, KernelRoutes, NextHop, OwnAddresses, RESOLVE_INTERVAL, Resolver, ReversePath,
-    ReversePathHost, Routing,
+    ReversePathHost, Routing, add_via,
 };
 use crate::sizes::Sizes;
 use crate::tables::lpm4::Group;
@@ -62,6 +62,8 @@ pub struct Ipv4 {
     layout: tables::Layout,
     /// Names of the configured next hops, by index.
     names: Vec<String>,
+    /// Names of the ports, by number.
+    ports: Vec<String>,
     table: Mutex<Table>,
     /// Table of the reference implementation `ref`. The table is created when `ref` first runs,
     /// because it takes much memory. A thread that needs both locks takes `table` first.
@@ -133,6 +135,7 @@ impl Ipv4 {
             image,
             layout,
             names,
+            ports: Vec::new(),
             table,
             reference: RwLock::new(None),
             kernel_routes: None,
@@ -155,6 +158,7 @@ fn build(stanza: Spanned<DeTable<'_>>, context: &BuildContext<'_>) -> Result<Arc
     let config: Config = crate::config::read(stanza)?;
     let Resolved { routes, next_hops, dynamic } = config.resolve(context)?;
     let mut function = Ipv4::with_room(routes, next_hops, config.names(), config.spare()?)?;
+    function.ports = context.ports.to_vec();
     function.kernel_routes = config.kernel_routes(context)?;
     function.resolver = Resolver::new(dynamic);
     function.reverse_path = config.reverse_path(context)?;
@@ -190,6 +194,9 @@ impl Function for Ipv4 {
     }
 
     fn command(&self, request: &serde_json::Value, running: &dyn Running) -> Result<serde_json::Value, Error> {
+        if let Some(done) = add_via(self, self.kernel_routes.as_ref(), &self.own, request, running)? {
+            return Ok(done);
+        }
         let done = crate::routing::command(self, request, running)?;
         self.own.changed_by_operator(request, self);
         if let Some(kernel_routes) = &self.kernel_routes {

@@ -167,4 +167,8 @@ impl Routing for Ipv4 {
     fn next_hop_names(&self) -> &[String] {
         &self.names
     }
+
+    fn port_names(&self) -> &[String] {
+        &self.ports
+    }
 }

@@ -25,7 +25,7 @@ use toml::de::DeTable;
 use crate::routes::{Address, Resolved};
 use crate::routing::{
     KERNEL_ROUTES_INTERVAL, KernelRoutes, NextHop, NextHops, OwnAddresses, RESOLVE_INTERVAL, Resolver, ReversePath,
-    ReversePathHost, Routing,
+    ReversePathHost, Routing, add_via,
 };
 use crate::sizes::Sizes;
 use crate::{BuildContext, Contract, Error, Function, HostHalf, Kind, Running};
@@ -77,6 +77,8 @@ pub struct Ipv6 {
     layout: tables::Layout,
     /// Names of the configured next hops, by index.
     names: Vec<String>,
+    /// Names of the ports, by number.
+    ports: Vec<String>,
     changer: Mutex<changes::Changer>,
     /// Table of the reference implementation `ref`, which is created when `ref` first runs. A
     /// thread that needs both locks takes `changer` first.
@@ -160,6 +162,7 @@ impl Ipv6 {
             image,
             layout,
             names,
+            ports: Vec::new(),
             changer,
             reference: RwLock::new(None),
             kernel_routes: None,
@@ -202,6 +205,7 @@ fn build(stanza: Spanned<DeTable<'_>>, context: &BuildContext<'_>) -> Result<Arc
     let config: Config = crate::config::read(stanza)?;
     let Resolved { routes, next_hops, dynamic } = config.resolve(context)?;
     let mut function = Ipv6::with_room(&routes, &next_hops, config.names(), config.form()?, config.spare()?)?;
+    function.ports = context.ports.to_vec();
     function.kernel_routes = config.kernel_routes(context)?;
     function.resolver = Resolver::new(dynamic);
     function.reverse_path = config.reverse_path(context)?;
@@ -237,6 +241,9 @@ impl Function for Ipv6 {
     }
 
     fn command(&self, request: &serde_json::Value, running: &dyn Running) -> Result<serde_json::Value, Error> {
+        if let Some(done) = add_via(self, self.kernel_routes.as_ref(), &self.own, request, running)? {
+            return Ok(done);
+        }
         let done = crate::routing::command(self, request, running)?;
         self.own.changed_by_operator(request, self);
         if let Some(kernel_routes) = &self.kernel_routes {

@@ -139,4 +139,8 @@ impl Routing for Ipv6 {
     fn next_hop_names(&self) -> &[String] {
         &self.names
     }
+
+    fn port_names(&self) -> &[String] {
+        &self.ports
+    }
 }

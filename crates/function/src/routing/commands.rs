@@ -3,6 +3,7 @@
 use serde_json::{Value, json};
 
 use super::{NextHop, Prefix, RouteChange, Routing};
+use crate::request::{refuse_unknown, refuse_unknown_in};
 use crate::{Error, Running};
 
 /// Maximum number of routes in a reply to the command `list`.
@@ -15,6 +16,7 @@ const LISTED_MAX: usize = 10_000;
 /// Returns one sentence for the operator. The command had no effect, unless the sentence states
 /// otherwise.
 pub fn command(routing: &dyn Routing, request: &Value, running: &dyn Running) -> Result<Value, Error> {
+    refuse_unknown(request, &[("add", &["route"]), ("delete", &["route"]), ("list", &["prefix", "address"])])?;
     match request.get("command").and_then(Value::as_str) {
         Some("add") => {
             let changes = routes(request)?.iter().map(|route| added(routing, route)).collect::<Result<Vec<_>, _>>()?;
@@ -30,7 +32,7 @@ pub fn command(routing: &dyn Routing, request: &Value, running: &dyn Running) ->
     }
 }
 
-fn refuse<T>(message: impl Into<String>) -> Result<T, Error> {
+pub(super) fn refuse<T>(message: impl Into<String>) -> Result<T, Error> {
     Err(Error::Command { message: message.into() })
 }
 
@@ -48,21 +50,21 @@ pub(super) fn prefixes(request: &Value) -> impl Iterator<Item = Prefix> {
     routes.filter_map(move |route| Prefix::parse(&text(route)?).ok())
 }
 
-fn routes(request: &Value) -> Result<&[Value], Error> {
+pub(super) fn routes(request: &Value) -> Result<&[Value], Error> {
     match request.get("route") {
         Some(Value::Array(routes)) if !routes.is_empty() => Ok(routes),
         _ => refuse("the command needs \"route\": [{\"prefix\": \"10.0.0.0/8\", ...}, ...]"),
     }
 }
 
-fn text<'a>(value: &'a Value, key: &str) -> Result<&'a str, Error> {
+pub(super) fn text<'a>(value: &'a Value, key: &str) -> Result<&'a str, Error> {
     match value.get(key) {
         Some(Value::String(text)) => Ok(text),
         _ => refuse(format!("a route needs the string `{key}`")),
     }
 }
 
-fn prefix(routing: &dyn Routing, value: &Value) -> Result<Prefix, Error> {
+pub(super) fn prefix(routing: &dyn Routing, value: &Value) -> Result<Prefix, Error> {
     let prefix = Prefix::parse(text(value, "prefix")?).map_err(Error::in_command)?;
     if prefix.family() != routing.family() {
         return refuse(format!("{prefix} belongs to the other address family than this function's routes"));
@@ -71,11 +73,15 @@ fn prefix(routing: &dyn Routing, value: &Value) -> Result<Prefix, Error> {
 }
 
 fn added(routing: &dyn Routing, route: &Value) -> Result<RouteChange, Error> {
+    refuse_unknown_in(route, "a route", &["prefix", "next_hop"])?;
     let name = text(route, "next_hop")?;
     let names = routing.next_hop_names();
     let Some(next_hop) = names.iter().position(|known| known == name) else {
-        let known =
-            if names.is_empty() { "it has no named ones".to_owned() } else { format!("it has {}", names.join(", ")) };
+        let known = if names.is_empty() {
+            "with [function.follow], name a gateway by `via`".to_owned()
+        } else {
+            format!("it has {}", names.join(", "))
+        };
         return refuse(format!("this function has no next hop named \"{name}\"; {known}"));
     };
     Ok(RouteChange { prefix: prefix(routing, route)?, next_hop: Some(next_hop as u32) })
@@ -128,7 +134,10 @@ fn describe(routing: &dyn Routing, prefix: Prefix, index: u32) -> Value {
     }
     .into();
     if let Some(adjacency) = next_hop.adjacency() {
-        description["port"] = adjacency.port.into();
+        description["port"] = match routing.port_names().get(usize::from(adjacency.port)) {
+            Some(name) => name.as_str().into(),
+            None => adjacency.port.into(),
+        };
         description["source_mac"] = adjacency.source.to_string().into();
         if adjacency.mtu != super::Adjacency::MTU_MAX {
             description["mtu"] = adjacency.mtu.into();

@@ -22,6 +22,7 @@ mod peers;
 mod resolve_queue;
 mod state;
 
+use std::net::IpAddr;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
@@ -30,7 +31,7 @@ pub use fuzz::netlink_messages;
 use resolve_queue::{ResolveQueue, ResolveQueueHost};
 use state::State;
 
-use super::{OwnAddresses, Routing};
+use super::{OwnAddresses, Prefix, Routing};
 use crate::{Error, HostHalf, Running};
 
 /// Interval between two checks for new messages about routes and neighbours.
@@ -80,6 +81,24 @@ impl KernelRoutes {
     pub(crate) fn update(&self, routing: &dyn Routing, own: &OwnAddresses, running: &dyn Running) -> Result<(), Error> {
         let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
         state.update(self.queue.take(), routing, own, running)
+    }
+
+    /// Adds routes of an operator over gateways, and updates the table. Each route has a prefix, a
+    /// gateway and optionally its port.
+    ///
+    /// # Errors
+    /// If no interface leads to a gateway. The routes before it are added.
+    pub(crate) fn add_via(
+        &self,
+        routes: &[(Prefix, IpAddr, Option<u16>)],
+        routing: &dyn Routing,
+        own: &OwnAddresses,
+        running: &dyn Running,
+    ) -> Result<(), Error> {
+        let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+        let added = routes.iter().try_for_each(|&(prefix, gateway, port)| state.add_via(prefix, gateway, port));
+        let updated = state.update(self.queue.take(), routing, own, running);
+        added.and(updated)
     }
 
     /// Records routes that an operator added or deleted. Routes from the kernel never replace

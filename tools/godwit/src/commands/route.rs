@@ -8,6 +8,7 @@ use serde_json::{Value, json};
 use crate::control::Target;
 use crate::failure::Failure;
 use crate::output::{self, Json};
+use crate::table::{Align, Table};
 
 /// Maximum number of routes per request.
 const REQUEST_ROUTES: usize = 4096;
@@ -39,9 +40,10 @@ struct AddArguments {
     /// Prefix, such as 192.0.2.0/24.
     #[arg(required_unless_present = "file")]
     prefix: Option<String>,
-    /// Configured name of the next hop.
-    #[arg(required_unless_present = "file")]
-    next_hop: Option<String>,
+    /// Configured name of the next hop. If the function follows the kernel: `via ADDRESS`,
+    /// optionally with `port PORT`.
+    #[arg(required_unless_present = "file", num_args = 1..=4)]
+    next_hop: Vec<String>,
 }
 
 #[derive(Args)]
@@ -72,7 +74,7 @@ pub(crate) fn execute(arguments: &Arguments) -> Result<(), Failure> {
         RouteCommand::Add(AddArguments { target, file, prefix, next_hop }) => {
             let routes = match file {
                 Some(file) => read(file)?,
-                None => vec![json!({ "prefix": prefix, "next_hop": next_hop })],
+                None => vec![added(prefix.as_deref().unwrap_or_default(), next_hop)?],
             };
             change(target, "add", "added", &routes)
         }
@@ -90,6 +92,13 @@ pub(crate) fn execute(arguments: &Arguments) -> Result<(), Failure> {
                 }
             }
             let list = target.socket.connect()?.send(&request)?;
+            if list["routes"] == 0 {
+                match (prefix, address) {
+                    (Some(prefix), _) => return Err(Failure::User(format!("there is no route for {prefix}"))),
+                    (_, Some(address)) => return Err(Failure::User(format!("no route covers {address}"))),
+                    _ => {}
+                }
+            }
             output::print_text(&json, &text(&list))?;
             json.write(&list)
         }
@@ -102,6 +111,17 @@ fn kinds(prefix: &str) -> &'static [&'static str] {
         (true, _) => &["ipv6"],
         (false, false) => &["ipv4"],
         (false, true) => &["ipv4", "ipv6"],
+    }
+}
+
+/// Returns the route of the arguments `PREFIX NEXT_HOP` or `PREFIX via ADDRESS [port PORT]`.
+fn added(prefix: &str, words: &[String]) -> Result<Value, Failure> {
+    let words: Vec<&str> = words.iter().map(String::as_str).collect();
+    match words[..] {
+        [next_hop] => Ok(json!({ "prefix": prefix, "next_hop": next_hop })),
+        ["via", gateway] => Ok(json!({ "prefix": prefix, "via": gateway })),
+        ["via", gateway, "port", port] => Ok(json!({ "prefix": prefix, "via": gateway, "port": port })),
+        _ => Err(Failure::User("expected PREFIX NEXT_HOP, or PREFIX via ADDRESS [port PORT]".to_owned())),
     }
 }
 
@@ -147,22 +167,54 @@ fn read(path: &Path) -> Result<Vec<Value>, Failure> {
     }
 }
 
-/// Returns one line per route: its prefix and its other fields.
+/// Returns a table with one row per route. An unknown field is empty.
 fn text(list: &Value) -> String {
-    let mut text = String::new();
+    let columns = ["route", "next hop", "leads", "port", "MTU", "source MAC", "destination MAC"];
+    let keys = ["prefix", "next_hop", "leads", "port", "mtu", "source_mac", "destination_mac"];
+    let mut table = Table::new(&columns.map(|title| (title, Align::Left)));
     let routes = list["route"].as_array().map(Vec::as_slice).unwrap_or_default();
     for route in routes {
-        text += route["prefix"].as_str().unwrap_or("?");
-        for (key, value) in route.as_object().into_iter().flatten().filter(|(key, _)| *key != "prefix") {
-            match value.as_str() {
-                Some(word) => text += &format!("  {key} {word}"),
-                None => text += &format!("  {key} {value}"),
-            }
-        }
-        text.push('\n');
+        let cell = |key: &str| match &route[key] {
+            Value::Null => String::new(),
+            Value::String(word) => word.clone(),
+            number => number.to_string(),
+        };
+        table.row(keys.map(cell).to_vec());
     }
+    let mut text = table.text();
     if let Some(count) = list["routes"].as_u64().filter(|count| *count > routes.len() as u64) {
         text += &format!("and {} more\n", count - routes.len() as u64);
     }
     text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_next_hop_is_a_name_or_a_gateway() {
+        let words = |text: &str| text.split(' ').map(str::to_owned).collect::<Vec<_>>();
+        let route = |text: &str| added("10.0.0.0/8", &words(text)).ok();
+        assert_eq!(route("wan"), Some(json!({ "prefix": "10.0.0.0/8", "next_hop": "wan" })));
+        assert_eq!(route("via"), Some(json!({ "prefix": "10.0.0.0/8", "next_hop": "via" })));
+        assert_eq!(route("via 192.0.2.1"), Some(json!({ "prefix": "10.0.0.0/8", "via": "192.0.2.1" })));
+        let with_port = json!({ "prefix": "10.0.0.0/8", "via": "192.0.2.1", "port": "wan" });
+        assert_eq!(route("via 192.0.2.1 port wan"), Some(with_port));
+        for wrong in ["via 192.0.2.1 dev wan", "via 192.0.2.1 port", "wan lan"] {
+            assert_eq!(route(wrong), None, "{wrong}");
+        }
+    }
+
+    #[test]
+    fn routes_are_a_table_with_names_of_ports() {
+        let list = json!({ "routes": 3, "route": [
+            { "prefix": "0.0.0.0/0", "next_hop": "up", "leads": "to a station", "port": "wan" },
+            { "prefix": "10.0.0.0/8", "leads": "to this machine" },
+        ] });
+        let lines: Vec<String> = text(&list).lines().map(str::to_owned).collect();
+        assert!(lines[1].starts_with("  0.0.0.0/0   up        to a station     wan"), "{lines:?}");
+        assert!(lines[2].starts_with("  10.0.0.0/8            to this machine"), "{lines:?}");
+        assert_eq!(lines[3], "and 1 more");
+    }
 }

@@ -1,6 +1,7 @@
 //! A router that uses the routes, neighbours and MTUs of its kernel, and sends ICMP errors to
 //! senders.
 
+use crate::common;
 use crate::net::{Host, Net, counter, wait_for};
 use crate::router::Routed;
 
@@ -42,7 +43,10 @@ fn an_ipv4_router_uses_tables_of_its_kernel() {
     let routed = Routed::new(&mut net);
     let Routed { a, router, b } = &routed;
     doubt_soon(router, "ipv4");
-    let godwit = router.godwit(&net, &config(router, "ipv4", ["10.1.0.1/24", "10.2.0.1/24"]), &["left", "right"]);
+    let control = net.folder().join("control");
+    let config = config(router, "ipv4", ["10.1.0.1/24", "10.2.0.1/24"]);
+    let config = config.replacen("[engine]\n", &format!("[engine]\ncontrol = \"{}\"\n", control.display()), 1);
+    let godwit = router.godwit(&net, &config, &["left", "right"]);
     let printed = |line: &str| String::from_utf8_lossy(&a.try_sh(line).stdout).into_owned();
     let answered = |line: &str| printed(line).contains("1 received");
 
@@ -71,6 +75,29 @@ fn an_ipv4_router_uses_tables_of_its_kernel() {
     wait_for("a new route", || answered("ping -c 1 -W 1 10.7.0.1"));
     router.sh("ip route delete 10.7.0.0/16");
     wait_for("no route", || printed("ping -c 1 -W 1 10.7.0.1").contains("Destination Net Unreachable"));
+
+    // An operator adds and deletes a route over a gateway, which the kernel resolves.
+    b.sh("ip neigh flush all; ip address add 10.8.0.1/32 dev lo");
+    let route = |words: &str| {
+        let mut command = common::godwit();
+        common::run(command.arg("route").args(words.split(' ')).arg("--control").arg(&control))
+    };
+    let refused = route("add 10.8.0.0/16 via 192.0.2.7");
+    assert!(refused.refused().contains("192.0.2.7 is in no subnet of a followed interface"), "{refused:?}");
+    let refused = route("add 10.8.0.0/16 via 10.2.0.2 port rihgt");
+    assert!(refused.refused().contains("the ports are left, right"), "{refused:?}");
+    route("add 10.8.0.0/16 via 10.2.0.2").succeeded();
+    wait_for("a route of an operator", || answered("ping -c 1 -W 1 10.8.0.1"));
+    let listed = route("list --address 10.8.0.1").succeeded().stdout;
+    assert!(listed.contains("10.8.0.0/16") && listed.contains("to a station  right"), "{listed}");
+    router.sh("ip route add 10.8.0.0/16 via 10.2.0.99");
+    route("add 10.8.0.0/16 via 10.2.0.2 port right").succeeded();
+    assert!(answered("ping -c 1 -W 1 10.8.0.1"), "the route of the operator precedes that of the kernel");
+    route("delete 10.8.0.0/16").succeeded();
+    wait_for("the route of the kernel", || !answered("ping -c 1 -W 1 10.8.0.1"));
+    router.sh("ip route delete 10.8.0.0/16");
+    wait_for("no route", || printed("ping -c 1 -W 1 10.8.0.1").contains("Destination Net Unreachable"));
+    assert_eq!(route("list --address 10.8.0.1").refused(), "no route covers 10.8.0.1");
 
     // The neighbour gets another MAC address, and Godwit uses it.
     b.sh("ip link set eth0 down && ip link set eth0 address 02:00:00:00:77:01 && ip link set eth0 up");

@@ -53,6 +53,8 @@ pub(super) struct State {
     /// Routes from zebra. The value `true` means that zebra has sent the route on its latest
     /// connection.
     zebra_routes: HashMap<Prefix, (Target, bool)>,
+    /// Routes of an operator over a gateway. They precede those of the kernel and of zebra.
+    operator_routes: HashMap<Prefix, Target>,
     objects: HashMap<u32, Target>,
     /// Number of routes and nexthop objects that were ignored since zebra last connected.
     ignored: usize,
@@ -106,6 +108,7 @@ impl State {
             stale: HashSet::new(),
             routes: HashMap::new(),
             zebra_routes: HashMap::new(),
+            operator_routes: HashMap::new(),
             objects: HashMap::new(),
             ignored: 0,
             refusal: None,
@@ -118,23 +121,6 @@ impl State {
             requested: HashMap::new(),
             needs_resync: true,
             retry_at: Instant::now(),
-        }
-    }
-
-    /// Records that an operator added or deleted the route of a prefix.
-    pub(super) fn changed_by_operator(&mut self, prefix: Prefix, is_added: bool) {
-        let static_routes = self.static_routes.get_or_insert_default();
-        if is_added {
-            static_routes.insert(prefix);
-            if let Some(key) = self.installed.remove(&prefix) {
-                self.release(key);
-            }
-        } else {
-            static_routes.remove(&prefix);
-            if let Some(key) = self.installed.remove(&prefix) {
-                self.release(key);
-            }
-            self.dirty.insert(prefix);
         }
     }
 
@@ -387,8 +373,9 @@ impl State {
 
     /// Returns the preferred target for exactly this prefix.
     fn target(&self, prefix: Prefix) -> Option<Target> {
-        let from_kernel = self.routes.get(&prefix).and_then(|candidates| candidates.values().next().copied());
-        from_kernel.or_else(|| {
+        let from_operator = self.operator_routes.get(&prefix).copied();
+        let from_kernel = || self.routes.get(&prefix).and_then(|candidates| candidates.values().next().copied());
+        from_operator.or_else(from_kernel).or_else(|| {
             let (mut target, _) = *self.zebra_routes.get(&prefix)?;
             // A group of nexthop objects may contain other groups. The limit ends cycles of groups,
             // which have no target.
@@ -470,13 +457,9 @@ impl State {
             (HopKey::Station(interface, address), NextHop::Unresolved(_)) => Some((*interface, *address)),
             _ => None,
         });
-        let interface_of = |port| {
-            let matches =
-                |link: &Link| self.settings.ports.iter().any(|(name, known)| *known == port && *name == link.name);
-            self.links.iter().find_map(|(index, link)| matches(link).then_some(*index))
-        };
-        let stations = queue.into_iter().filter_map(|(port, address)| Some((interface_of(port)?, address)));
-        for (interface, address) in stations.chain(gateways) {
+        let stations = queue.into_iter().filter_map(|(port, address)| Some((self.interface_of(port)?, address)));
+        let stations: Vec<(u32, IpAddr)> = stations.chain(gateways).collect();
+        for (interface, address) in stations {
             let last = self.requested.get(&(interface, address));
             if self.requested.len() <= REQUESTED_MAX
                 && last.is_none_or(|at| now.duration_since(*at) >= REQUEST_INTERVAL)
@@ -592,5 +575,6 @@ fn refuse(message: String) -> Error {
 }
 
 mod fuzz;
+mod operator;
 #[cfg(test)]
 mod tests;
