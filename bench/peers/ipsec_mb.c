@@ -40,11 +40,12 @@
 #define BURST 64
 
 enum { CIPHER_NONE, CIPHER_CBC, CIPHER_CTR, CIPHER_CHACHA20 };
-enum { AUTH_NONE, AUTH_SHA1, AUTH_SHA256, AUTH_GHASH, AUTH_POLY1305 };
+enum { AUTH_NONE, AUTH_SHA1, AUTH_SHA256, AUTH_GHASH, AUTH_POLY1305, AUTH_CCM };
 
 /* Lengths of the fields of an SA in the file, in bytes. */
 #define KEY_BYTES  32
 #define SALT_BYTES 4
+#define CCM_SALT_BYTES 3
 
 struct sa {
     uint32_t keys[60] __attribute__((aligned(16)));
@@ -114,9 +115,9 @@ static int select_suite(void)
 {
     static const IMB_HASH_ALG hmacs[] = {IMB_AUTH_NULL, IMB_AUTH_HMAC_SHA_1, IMB_AUTH_HMAC_SHA_256};
     static const IMB_HASH_ALG gmacs[] = {IMB_AUTH_AES_GMAC_128, IMB_AUTH_AES_GMAC_192, IMB_AUTH_AES_GMAC_256};
-    static const uint32_t icvs[] = {0, 12, 16, 16, 16};
+    static const uint32_t icvs[] = {0, 12, 16, 16, 16, 16};
     const int is_aes = key_bytes == 16 || key_bytes == 24 || key_bytes == 32;
-    if (auth > AUTH_POLY1305 || (cipher == CIPHER_CHACHA20) != (auth == AUTH_POLY1305))
+    if (auth > AUTH_CCM || (cipher == CIPHER_CHACHA20) != (auth == AUTH_POLY1305))
         return 0;
     icv_bytes = icvs[auth];
     iv_bytes = cipher == CIPHER_CBC ? 16 : cipher != CIPHER_NONE || auth == AUTH_GHASH ? 8 : 0;
@@ -124,6 +125,11 @@ static int select_suite(void)
         cipher_mode = IMB_CIPHER_CHACHA20_POLY1305;
         hash_alg = IMB_AUTH_CHACHA20_POLY1305;
         return key_bytes == 32;
+    }
+    if (auth == AUTH_CCM) {
+        cipher_mode = IMB_CIPHER_CCM;
+        hash_alg = IMB_AUTH_AES_CCM;
+        return is_aes && cipher == CIPHER_CTR;
     }
     if (auth == AUTH_GHASH) {
         cipher_mode = cipher == CIPHER_NONE ? IMB_CIPHER_NULL : IMB_CIPHER_GCM;
@@ -219,6 +225,16 @@ static inline void fill_job(IMB_JOB *job, struct packet *packet)
         job->msg_len_to_hash_in_bytes = packet->bytes;
         job->u.GCM.aad = packet->esp;
         job->u.GCM.aad_len_in_bytes = 8;
+    } else if (auth == AUTH_CCM) {
+        /* The nonce has a salt of 3 bytes. CCM authenticates before it encrypts. */
+        memcpy(packet->nonce, sa->salt, CCM_SALT_BYTES);
+        memcpy(packet->nonce + CCM_SALT_BYTES, packet->esp + 8, 8);
+        job->iv_len_in_bytes = CCM_SALT_BYTES + 8;
+        job->chain_order = decrypts ? IMB_ORDER_CIPHER_HASH : IMB_ORDER_HASH_CIPHER;
+        job->hash_start_src_offset_in_bytes = front;
+        job->msg_len_to_hash_in_bytes = packet->bytes;
+        job->u.CCM.aad = packet->esp;
+        job->u.CCM.aad_len_in_bytes = 8;
     } else if (auth == AUTH_POLY1305) {
         job->enc_keys = sa->key;
         job->dec_keys = sa->key;

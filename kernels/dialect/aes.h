@@ -5,11 +5,13 @@
  *
  *   gw_aes_block                                         16 bytes, in registers
  *   gw_aes_words(a, b, c, d)                             block of four big-endian words
+ *   gw_aes_xor(a, b)
  *   gw_aes_word(block, i)                                big-endian word i of a block
  *   gw_aes_load(bytes), gw_aes_store(bytes, block)
  *   gw_aes_encrypt(keys, rounds, block)                  one block
  *   gw_aes_cbc_encrypt(keys, rounds, iv, data, blocks)   in place
  *   gw_aes_cbc_decrypt(keys, rounds, iv, data, blocks)   in place
+ *   gw_aes_cbc_mac(keys, rounds, mac, data, bytes)       continues a CBC-MAC; pads data with zeros
  *   gw_aes_ctr(keys, rounds, nonce, counter, data, bytes)   in place; the last block may be partial
  *
  * `keys` points to rounds + 1 round keys of 16 bytes, 16-byte aligned, in the order of use. CBC

@@ -42,6 +42,11 @@ GW_LANE gw_u32 gw_aes_word(gw_aes_block block, gw_u32 i)
     return __builtin_bswap32(words[i]);
 }
 
+GW_LANE gw_aes_block gw_aes_xor(gw_aes_block a, gw_aes_block b)
+{
+    return _mm_xor_si128(a, b);
+}
+
 GW_LANE gw_aes_block gw_aes_load(const gw_u8 *bytes)
 {
     return _mm_loadu_si128((const __m128i *)bytes);
@@ -80,6 +85,24 @@ GW_AES_INLINE void gw_aes_cbc_encrypt_rounds(const gw_u8 *keys, gw_u32 rounds, g
         iv = gw_aes_encrypt_with(&loaded, rounds, _mm_xor_si128(iv, gw_aes_load(data + 16 * i)));
         gw_aes_store(data + 16 * i, iv);
     }
+}
+
+GW_AES_INLINE gw_aes_block gw_aes_cbc_mac_rounds(const gw_u8 *keys, gw_u32 rounds, gw_aes_block mac,
+                                                 const gw_u8 *data, gw_u32 bytes)
+{
+    const gw_aes_keys loaded = gw_aes_keys_load(keys, rounds);
+    gw_u32 at = 0;
+    for (; at + 16 <= bytes; at += 16) {
+        mac = gw_aes_encrypt_with(&loaded, rounds, _mm_xor_si128(mac, gw_aes_load(data + at)));
+    }
+    if (at < bytes) {
+        gw_u8 last[16] = {0};
+        for (gw_u32 i = 0; at + i < bytes; i++) {
+            last[i] = data[at + i];
+        }
+        mac = gw_aes_encrypt_with(&loaded, rounds, _mm_xor_si128(mac, gw_aes_load(last)));
+    }
+    return mac;
 }
 
 GW_AES_INLINE void gw_aes_cbc_decrypt_rounds(const gw_u8 *keys, gw_u32 rounds, gw_aes_block iv,
@@ -179,6 +202,13 @@ GW_LANE void gw_aes_cbc_encrypt(const gw_u8 *keys, gw_u32 rounds, gw_aes_block i
 GW_LANE void gw_aes_cbc_decrypt(const gw_u8 *keys, gw_u32 rounds, gw_aes_block iv, gw_u8 *data,
                                 gw_u32 blocks){
 #define GW_AES_CALL(rounds_) gw_aes_cbc_decrypt_rounds(keys, rounds_, iv, data, blocks)
+    GW_AES_BY_ROUNDS(GW_AES_CALL)
+#undef GW_AES_CALL
+}
+
+GW_LANE gw_aes_block gw_aes_cbc_mac(const gw_u8 *keys, gw_u32 rounds, gw_aes_block mac,
+                                    const gw_u8 *data, gw_u32 bytes){
+#define GW_AES_CALL(rounds_) return gw_aes_cbc_mac_rounds(keys, rounds_, mac, data, bytes)
     GW_AES_BY_ROUNDS(GW_AES_CALL)
 #undef GW_AES_CALL
 }

@@ -290,6 +290,20 @@ GW_LANE void gw_aes_cbc_decrypt(const GW_GLOBAL gw_u8 *keys, gw_u32 rounds, gw_a
     }
 }
 
+GW_LANE gw_aes_block gw_aes_cbc_mac(const GW_GLOBAL gw_u8 *keys, gw_u32 rounds, gw_aes_block mac,
+                                    const GW_GLOBAL gw_u8 *data, gw_u32 bytes)
+{
+    for (gw_u32 at = 0; at < bytes; at += 16) {
+        gw_u32 words[4] = {0, 0, 0, 0};
+        for (gw_u32 i = 0; i < 16 && at + i < bytes; i++) {
+            words[i / 4] |= (gw_u32)data[at + i] << (24 - 8 * (i % 4));
+        }
+        mac = gw_aes_xor(mac, gw_aes_words(words[0], words[1], words[2], words[3]));
+        mac = gw_aes_encrypt(keys, rounds, mac);
+    }
+    return mac;
+}
+
 GW_LANE void gw_aes_ctr(const GW_GLOBAL gw_u8 *keys, gw_u32 rounds, gw_aes_nonce nonce,
                         gw_u32 counter, GW_GLOBAL gw_u8 *data, gw_u32 bytes)
 {

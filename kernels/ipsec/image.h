@@ -46,6 +46,7 @@ GW_STATIC_ASSERT(sizeof(gw_ipsec_image) == 32, ipsec_image_size);
  *                    uses the first five of each)
  *   GCM, GMAC        powers 1 to 4 of the hash key H    AES round keys for encryption; for
  *                    (dialect/ghash.h)                  AES-128, powers 5 to 8 of H follow
+ *   CCM              0                                  AES round keys for encryption
  *   AES-CBC          as HMAC                            round keys: outbound for encryption,
  *                                                       inbound for decryption (dialect/aes.h)
  *   AES-CTR          as HMAC                            round keys for encryption
@@ -54,7 +55,8 @@ GW_STATIC_ASSERT(sizeof(gw_ipsec_image) == 32, ipsec_image_size);
 typedef struct gw_ipsec_sa {
     gw_u32 spi;
     gw_u32 flags;
-    gw_u32 salt;           /* bytes; first part of the nonce, before the IV */
+    gw_u32 salt;           /* bytes; first part of the nonce, before the IV. CCM: the flags of a
+                              counter block, 3, and a salt of 3 bytes */
     gw_u8 suite;           /* number of suite.h */
     gw_u8 icv_bytes;       /* length of the ICV in the packet: 0, 8, 12 or 16 */
     gw_u8 hop_limit;       /* hop limit or TTL of the outer header */

@@ -2,8 +2,8 @@
 summary = """\
     Encapsulates and decapsulates IP packets by policy: ESP and AH, in tunnel and transport mode."""
 spec    = """\
-    RFC 4301, RFC 4302, RFC 4303, RFC 2404, RFC 3602, RFC 3686, RFC 3948, RFC 4106, RFC 4543, \
-    RFC 4868, RFC 6040, RFC 7634"""
+    RFC 4301, RFC 4302, RFC 4303, RFC 2404, RFC 3602, RFC 3686, RFC 3948, RFC 4106, RFC 4309, \
+    RFC 4543, RFC 4868, RFC 6040, RFC 7634"""
 number  = 3
 magic   = "IPSE"
 reads   = "all"
@@ -26,6 +26,7 @@ variants = [
     "gmac256_out", "gmac256_in", "chacha20_poly1305_out", "chacha20_poly1305_in",
     "ah_sha1_out", "ah_sha1_in", "ah_sha256_out", "ah_sha256_in", "ah_gmac128_out",
     "ah_gmac128_in", "ah_gmac192_out", "ah_gmac192_in", "ah_gmac256_out", "ah_gmac256_in",
+    "ccm128_out", "ccm128_in", "ccm192_out", "ccm192_in", "ccm256_out", "ccm256_in",
 ]
 [verdicts]
 encrypted = {

@@ -14,7 +14,7 @@
 
 #define GW_IPSEC_CIPHER_NULL     0u /* RFC 2410 */
 #define GW_IPSEC_CIPHER_CBC      1u /* RFC 3602 */
-#define GW_IPSEC_CIPHER_CTR      2u /* RFC 3686; with GHASH: GCM, RFC 4106 */
+#define GW_IPSEC_CIPHER_CTR      2u /* RFC 3686; in GCM: RFC 4106; in CCM: RFC 4309 */
 #define GW_IPSEC_CIPHER_CHACHA20 3u /* RFC 7634 */
 
 #define GW_IPSEC_AUTH_NONE     0u
@@ -22,6 +22,7 @@
 #define GW_IPSEC_AUTH_SHA256   2u /* HMAC-SHA-256-128: RFC 4868 */
 #define GW_IPSEC_AUTH_GHASH    3u /* GCM: RFC 4106; without a cipher GMAC: RFC 4543 */
 #define GW_IPSEC_AUTH_POLY1305 4u /* RFC 7634 */
+#define GW_IPSEC_AUTH_CCM      5u /* CBC-MAC of CCM: RFC 4309 */
 
 /* List of all suites. The arguments of X are: number, name, protocol, cipher, key length of the
  * cipher or GMAC in bytes, and authentication algorithm. */
@@ -52,9 +53,12 @@
     X(23, ah_sha256, GW_IPSEC_AH, GW_IPSEC_CIPHER_NULL, 0, GW_IPSEC_AUTH_SHA256)                   \
     X(24, ah_gmac128, GW_IPSEC_AH, GW_IPSEC_CIPHER_NULL, 16, GW_IPSEC_AUTH_GHASH)                  \
     X(25, ah_gmac192, GW_IPSEC_AH, GW_IPSEC_CIPHER_NULL, 24, GW_IPSEC_AUTH_GHASH)                  \
-    X(26, ah_gmac256, GW_IPSEC_AH, GW_IPSEC_CIPHER_NULL, 32, GW_IPSEC_AUTH_GHASH)
+    X(26, ah_gmac256, GW_IPSEC_AH, GW_IPSEC_CIPHER_NULL, 32, GW_IPSEC_AUTH_GHASH)                  \
+    X(27, ccm128, GW_IPSEC_ESP, GW_IPSEC_CIPHER_CTR, 16, GW_IPSEC_AUTH_CCM)                        \
+    X(28, ccm192, GW_IPSEC_ESP, GW_IPSEC_CIPHER_CTR, 24, GW_IPSEC_AUTH_CCM)                        \
+    X(29, ccm256, GW_IPSEC_ESP, GW_IPSEC_CIPHER_CTR, 32, GW_IPSEC_AUTH_CCM)
 
-#define GW_IPSEC_SUITE_COUNT 27u
+#define GW_IPSEC_SUITE_COUNT 30u
 
 #define GW_IPSEC_OUTBOUND 0u
 #define GW_IPSEC_INBOUND  1u

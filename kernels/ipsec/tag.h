@@ -156,6 +156,36 @@ GW_APART gw_ipsec_tag gw_ipsec_gmac_esp(const GW_GLOBAL gw_ipsec_sa *sa, gw_u32 
     return gw_ipsec_gcm_tag(sa, rounds, sum, aad.bytes + 8 + bytes, 0, iv);
 }
 
+/* Flags of CCM's first block: additional data is present, and the length has 4 bytes (RFC 3610,
+ * section 2.2). The length of the ICV is added. */
+#define GW_IPSEC_CCM_FLAGS 0x43u
+
+/* Returns the AES-CCM tag of plaintext (RFC 4309; RFC 3610, sections 2.2 and 2.3). It consists of
+ * the CBC-MAC of the first block, additional data and plaintext, and the encrypted counter block 0.
+ */
+GW_APART gw_ipsec_tag gw_ipsec_ccm(const GW_GLOBAL gw_ipsec_sa *sa, gw_u32 rounds, gw_u64 iv,
+                                   gw_u64 sequence, const GW_GLOBAL gw_u8 *data, gw_u32 bytes)
+{
+    const GW_GLOBAL gw_u8 *keys = (const GW_GLOBAL gw_u8 *)sa->keys;
+    const gw_aes_nonce nonce = gw_ipsec_aes_nonce(sa, iv);
+    const gw_ipsec_aad aad = gw_ipsec_aad_of(sa, sequence);
+    const gw_u32 flags = GW_IPSEC_CCM_FLAGS + (sa->icv_bytes / 2u - 1) * 8;
+    gw_aes_block mac = gw_aes_encrypt(
+        keys, rounds,
+        gw_aes_words(flags << 24 | (nonce.salt & 0xffffffu), nonce.iv_high, nonce.iv_low, bytes));
+    /* The additional data follows its length of 2 bytes. Both fit into one block. */
+    const gw_aes_block second =
+        gw_aes_words(aad.bytes << 16 | aad.words[0] >> 16, aad.words[0] << 16 | aad.words[1] >> 16,
+                     aad.words[1] << 16 | aad.words[2] >> 16, aad.words[2] << 16);
+    mac = gw_aes_encrypt(keys, rounds, gw_aes_xor(mac, second));
+    mac = gw_aes_cbc_mac(keys, rounds, mac, data, bytes);
+    const gw_aes_block mask =
+        gw_aes_encrypt(keys, rounds, gw_aes_words(nonce.salt, nonce.iv_high, nonce.iv_low, 0));
+    mac = gw_aes_xor(mac, mask);
+    return gw_ipsec_tag_words(gw_aes_word(mac, 0), gw_aes_word(mac, 1), gw_aes_word(mac, 2),
+                              gw_aes_word(mac, 3));
+}
+
 GW_LANE gw_chacha20_nonce gw_ipsec_chacha20_nonce(const GW_GLOBAL gw_ipsec_sa *sa,
                                                   const GW_GLOBAL gw_u8 *iv)
 {

@@ -88,6 +88,22 @@ GW_LANE void gw_ipsec_stream(const GW_GLOBAL gw_ipsec_sa *sa, gw_ipsec_suite sui
     }
 }
 
+/* Decrypts with CCM in place, and verifies the ICV, which authenticates the plaintext. Returns 0 if
+ * the ICV is wrong. The data is then encrypted again, so that the packet is unchanged. */
+GW_LANE gw_u32 gw_ipsec_ccm_decrypt(const GW_GLOBAL gw_ipsec_sa *sa, gw_ipsec_suite suite,
+                                    const GW_GLOBAL gw_u8 *iv, GW_GLOBAL gw_u8 *data,
+                                    gw_u32 cipher_bytes, gw_u64 sequence)
+{
+    gw_ipsec_stream(sa, suite, iv, data, cipher_bytes);
+    const gw_ipsec_tag tag = gw_ipsec_ccm(sa, gw_ipsec_aes_rounds(suite), gw_load_be64(iv),
+                                          sequence, data, cipher_bytes);
+    if (!gw_ipsec_tag_equal(data + cipher_bytes, tag, sa->icv_bytes)) {
+        gw_ipsec_stream(sa, suite, iv, data, cipher_bytes);
+        return 0;
+    }
+    return 1;
+}
+
 /* Completes an outbound ESP packet whose header is already written: writes the IV, encrypts the
  * data in place, and writes the ICV. `sequence` is the full 64-bit sequence number. With CBC,
  * cipher_bytes must be a multiple of 16. */
@@ -104,9 +120,15 @@ GW_APART void gw_ipsec_esp_encrypt(const GW_GLOBAL gw_ipsec_sa *sa, gw_ipsec_sui
                            cipher_bytes / 16);
     } else if (gw_ipsec_iv_bytes(suite) != 0) {
         gw_store_be64(iv, sequence);
+        if (suite.auth == GW_IPSEC_AUTH_CCM) {
+            gw_ipsec_tag_store(data + cipher_bytes,
+                               gw_ipsec_ccm(sa, gw_ipsec_aes_rounds(suite), sequence, sequence,
+                                            data, cipher_bytes),
+                               sa->icv_bytes);
+        }
         gw_ipsec_stream(sa, suite, iv, data, cipher_bytes);
     }
-    if (suite.auth != GW_IPSEC_AUTH_NONE) {
+    if (suite.auth != GW_IPSEC_AUTH_NONE && suite.auth != GW_IPSEC_AUTH_CCM) {
         gw_ipsec_tag_store(data + cipher_bytes,
                            gw_ipsec_esp_tag(sa, suite, esp, cipher_bytes, sequence), sa->icv_bytes);
     }
@@ -120,6 +142,9 @@ GW_APART gw_u32 gw_ipsec_esp_decrypt(const GW_GLOBAL gw_ipsec_sa *sa, gw_ipsec_s
 {
     GW_GLOBAL gw_u8 *iv = esp + GW_IPSEC_ESP_HEADER_BYTES;
     GW_GLOBAL gw_u8 *data = iv + gw_ipsec_iv_bytes(suite);
+    if (suite.auth == GW_IPSEC_AUTH_CCM) {
+        return gw_ipsec_ccm_decrypt(sa, suite, iv, data, cipher_bytes, sequence);
+    }
     if (suite.auth != GW_IPSEC_AUTH_NONE &&
         !gw_ipsec_tag_equal(data + cipher_bytes,
                             gw_ipsec_esp_tag(sa, suite, esp, cipher_bytes, sequence),

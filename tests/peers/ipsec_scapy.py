@@ -19,8 +19,8 @@ The values of an SA are:
     udp         SOURCE_PORT,DESTINATION_PORT
     esn         upper half of the sequence number
 
-The reply to a request is one line: "ok", a packet in hexadecimal, or "error" with the reason. scapy lacks GCM with short
-ICVs, GMAC, and extended sequence numbers with separate encryption and authentication. This script adds them with
+The reply to a request is one line: "ok", a packet in hexadecimal, or "error" with the reason. scapy lacks GCM and CCM with
+short ICVs, GMAC, and extended sequence numbers with separate encryption and authentication. This script adds them with
 pyca/cryptography.
 """
 
@@ -33,7 +33,7 @@ import sys
 logging.getLogger("scapy").setLevel(logging.ERROR)
 
 from cryptography.hazmat.primitives.ciphers import algorithms, modes
-from cryptography.hazmat.primitives.ciphers.aead import AESGCM
+from cryptography.hazmat.primitives.ciphers.aead import AESCCM, AESGCM
 from scapy.layers import ipsec
 from scapy.layers.inet import IP, UDP
 from scapy.layers.inet6 import IPv6
@@ -58,8 +58,24 @@ def gcm_with_icv(icv_bytes):
     )
 
 
+def ccm_with_icv(icv_bytes):
+    """Returns AES-CCM with an ICV of `icv_bytes`. scapy's own AES-CCM always has an ICV of 16 bytes."""
+    return CryptAlgo(
+        f"AES-CCM-{icv_bytes}",
+        cipher=AESCCM,
+        mode=None,
+        key_size=(16, 24, 32),
+        salt_size=3,
+        block_size=1,
+        iv_size=IV_BYTES,
+        icv_size=icv_bytes,
+        format_mode_iv=lambda sa, iv, **_: sa.crypt_salt + iv,
+    )
+
+
 for icv_bytes in (8, 12):
     ipsec.CRYPT_ALGOS[f"AES-GCM-{icv_bytes}"] = gcm_with_icv(icv_bytes)
+    ipsec.CRYPT_ALGOS[f"AES-CCM-{icv_bytes}"] = ccm_with_icv(icv_bytes)
 
 
 class Gmac(AuthAlgo):

@@ -147,7 +147,7 @@ pub(crate) fn hmac_key_bytes(suite: &Suite) -> usize {
     match suite.authentication {
         Authentication::Sha1 => 20,
         Authentication::Sha256 => 32,
-        Authentication::None | Authentication::Ghash | Authentication::Poly1305 => 0,
+        Authentication::None | Authentication::Ghash | Authentication::Poly1305 | Authentication::Ccm => 0,
     }
 }
 
@@ -156,7 +156,7 @@ pub(crate) fn icv_bytes(suite: &Suite) -> usize {
     match suite.authentication {
         Authentication::None => 0,
         Authentication::Sha1 => 12,
-        Authentication::Sha256 | Authentication::Ghash | Authentication::Poly1305 => 16,
+        Authentication::Sha256 | Authentication::Ghash | Authentication::Poly1305 | Authentication::Ccm => 16,
     }
 }
 
@@ -167,6 +167,7 @@ pub(crate) fn transforms(suite: &Suite, cipher_key: &str, hmac_key: &str) -> Str
     let encryption = match (suite.cipher, suite.authentication) {
         (Cipher::Cbc, _) => format!("aes-{bits}-cbc"),
         (Cipher::Ctr, Authentication::Ghash) => format!("aes-{bits}-gcm"),
+        (Cipher::Ctr, Authentication::Ccm) => format!("aes-{bits}-ccm"),
         (Cipher::Ctr, _) => format!("aes-{bits}-ctr"),
         (Cipher::ChaCha20, _) => "chacha20-poly1305".to_owned(),
         (Cipher::Null, Authentication::Ghash) => format!("aes-{bits}-gmac"),
@@ -188,7 +189,7 @@ pub(crate) fn transforms(suite: &Suite, cipher_key: &str, hmac_key: &str) -> Str
             format!("authentication = \"hmac-sha-256-128\"\nauthentication_key = \"{hmac_key}\"\n")
         }
         Authentication::None => "authentication = \"none\"\ninsecure = true\n".to_owned(),
-        Authentication::Ghash | Authentication::Poly1305 => String::new(),
+        Authentication::Ghash | Authentication::Poly1305 | Authentication::Ccm => String::new(),
     };
     text
 }

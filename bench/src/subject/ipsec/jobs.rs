@@ -159,6 +159,7 @@ fn numbers(suite: &Suite) -> [u32; 2] {
         Authentication::Sha256 => 2,
         Authentication::Ghash => 3,
         Authentication::Poly1305 => 4,
+        Authentication::Ccm => 5,
     };
     [cipher, authentication]
 }

@@ -108,6 +108,7 @@ names! {
     "aes-128-ctr" Aes128Ctr, "aes-192-ctr" Aes192Ctr, "aes-256-ctr" Aes256Ctr,
     "aes-128-gcm" Aes128Gcm, "aes-192-gcm" Aes192Gcm, "aes-256-gcm" Aes256Gcm,
     "aes-128-gmac" Aes128Gmac, "aes-192-gmac" Aes192Gmac, "aes-256-gmac" Aes256Gmac,
+    "aes-128-ccm" Aes128Ccm, "aes-192-ccm" Aes192Ccm, "aes-256-ccm" Aes256Ccm,
     "chacha20-poly1305" ChaCha20Poly1305
 }
 
@@ -192,6 +193,9 @@ fn encryption(name: Encryption) -> (Cipher, usize, Option<Authentication>) {
         E::Aes128Gmac => (Cipher::Null, 16, ghash),
         E::Aes192Gmac => (Cipher::Null, 24, ghash),
         E::Aes256Gmac => (Cipher::Null, 32, ghash),
+        E::Aes128Ccm => (Cipher::Ctr, 16, Some(Authentication::Ccm)),
+        E::Aes192Ccm => (Cipher::Ctr, 24, Some(Authentication::Ccm)),
+        E::Aes256Ccm => (Cipher::Ctr, 32, Some(Authentication::Ccm)),
         E::ChaCha20Poly1305 => (Cipher::ChaCha20, 32, Some(Authentication::Poly1305)),
     }
 }
@@ -385,7 +389,8 @@ impl SaConfig {
                 (_, 0) => vec![suite.key_bytes],
                 (Some(_), _) => vec![suite.key_bytes],
                 // If no salt is configured, the last bytes of the configured key are the salt, as
-                // in KEYMAT (RFC 4106, section 8.1; RFC 3686, section 5.1).
+                // in KEYMAT (RFC 4106, section 8.1; RFC 3686, section 5.1; RFC 4309,
+                // section 7.1).
                 (None, _) => vec![suite.key_bytes + salt_bytes],
             };
             let key = self.key(name, key, &lengths)?;
@@ -396,7 +401,8 @@ impl SaConfig {
         if suite.salt_bytes() == 0 {
             reject_unused("salt", &self.salt)?;
         } else if self.salt.is_some() {
-            sa.salt.copy_from_slice(&self.key("salt", &self.salt, &[suite.salt_bytes()])?);
+            let salt = self.key("salt", &self.salt, &[suite.salt_bytes()])?;
+            sa.salt[..salt.len()].copy_from_slice(&salt);
         }
         if hmac_bytes > 0 {
             sa.hmac_key = self.key("authentication_key", &self.authentication_key, &[hmac_bytes])?;
@@ -424,8 +430,8 @@ impl SaConfig {
         let allowed: &[u8] = match (suite.authentication, suite.cipher) {
             (Authentication::None, _) => &[0],
             (Authentication::Sha1, _) => &[12],
-            // RFC 4106, section 6, permits these ICV lengths.
-            (Authentication::Ghash, Cipher::Ctr) => &[16, 12, 8],
+            // RFC 4106, section 6, and RFC 4309, section 6, permit these ICV lengths.
+            (Authentication::Ghash, Cipher::Ctr) | (Authentication::Ccm, _) => &[16, 12, 8],
             (Authentication::Sha256 | Authentication::Ghash | Authentication::Poly1305, _) => &[16],
         };
         match &self.icv_bytes {

@@ -49,7 +49,7 @@ pub fn emit_keys(suite: &Suite, inbound: bool, encryption_key: &[u8], authentica
     assert_eq!(encryption_key.len(), suite.key_bytes, "{}", suite.name);
     out.fill(0);
     match suite.authentication {
-        Authentication::None | Authentication::Poly1305 => {}
+        Authentication::None | Authentication::Poly1305 | Authentication::Ccm => {}
         Authentication::Sha1 => {
             put(out, 0, &*sha1_state(authentication_key, 0x36));
             put(out, HMAC_OUTER, &*sha1_state(authentication_key, 0x5c));

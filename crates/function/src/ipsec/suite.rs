@@ -18,6 +18,7 @@ pub enum Cipher {
     /// AES-CBC (RFC 3602).
     Cbc,
     /// AES-CTR (RFC 3686). Together with [`Authentication::Ghash`], it is AES-GCM (RFC 4106).
+    /// Together with [`Authentication::Ccm`], it is AES-CCM (RFC 4309).
     Ctr,
     /// ChaCha20 (RFC 7634).
     ChaCha20,
@@ -37,6 +38,8 @@ pub enum Authentication {
     Ghash,
     /// Poly1305 (RFC 7634).
     Poly1305,
+    /// CBC-MAC of AES-CCM (RFC 4309).
+    Ccm,
 }
 
 /// Combination of protocol, cipher and authentication that an SA uses.
@@ -83,6 +86,9 @@ pub const SUITES: &[Suite] = &[
     suite("ah_gmac128", Protocol::Ah, Cipher::Null, 16, Authentication::Ghash),
     suite("ah_gmac192", Protocol::Ah, Cipher::Null, 24, Authentication::Ghash),
     suite("ah_gmac256", Protocol::Ah, Cipher::Null, 32, Authentication::Ghash),
+    suite("ccm128", Protocol::Esp, Cipher::Ctr, 16, Authentication::Ccm),
+    suite("ccm192", Protocol::Esp, Cipher::Ctr, 24, Authentication::Ccm),
+    suite("ccm256", Protocol::Esp, Cipher::Ctr, 32, Authentication::Ccm),
 ];
 
 const fn suite(
@@ -127,6 +133,8 @@ impl Suite {
     /// Returns the size of the salt that precedes the IV in the nonce, in bytes.
     pub const fn salt_bytes(&self) -> usize {
         match (self.cipher, self.authentication) {
+            // RFC 4309, section 7.1.
+            (_, Authentication::Ccm) => 3,
             (Cipher::Ctr | Cipher::ChaCha20, _) | (_, Authentication::Ghash) => 4,
             _ => 0,
         }

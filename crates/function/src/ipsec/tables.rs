@@ -17,6 +17,7 @@ use super::config::Mode;
 use super::key_area::emit_keys;
 use super::sa::{Df, Sa};
 use super::selector::{Ports, Prefix, Selector};
+use super::suite::Authentication;
 use crate::Error;
 
 /// Magic number, which is the first word of the image.
@@ -33,6 +34,9 @@ const DESTINATION: usize = 32;
 const UDP_SOURCE: usize = 48;
 const SELECTOR_FIRST: usize = 52;
 const AUTHENTICATION: usize = 64;
+
+/// Flags of CCM's counter blocks: a counter of 4 bytes (RFC 3610, section 2.3).
+const CCM_COUNTER_FLAGS: u8 = 3;
 
 const FLAG_USED: u32 = 0x01;
 const FLAG_INBOUND: u32 = 0x02;
@@ -100,7 +104,7 @@ pub(super) fn sa(sa: &Sa, selectors: &Range<u32>) -> Zeroizing<[u8; SA_BYTES]> {
         | flag(sa.dscp.is_some(), FLAG_DSCP_SET)
         | flag(!sa.ecn, FLAG_ECN_IGNORED);
     put(&mut *out, 0, &[sa.spi, flags]);
-    out[SALT..SALT + 4].copy_from_slice(&*sa.salt);
+    out[SALT..SALT + 4].copy_from_slice(&nonce_front(sa));
     out[SALT + 4..SOURCE].copy_from_slice(&[sa.suite, sa.icv_bytes, sa.hop_limit, sa.dscp.unwrap_or(0)]);
     put(&mut *out, SOURCE, &words(sa.source));
     put(&mut *out, DESTINATION, &words(sa.destination));
@@ -110,6 +114,15 @@ pub(super) fn sa(sa: &Sa, selectors: &Range<u32>) -> Zeroizing<[u8; SA_BYTES]> {
     put(&mut *out, SELECTOR_FIRST, &[selectors.start, selectors.end - selectors.start]);
     emit_keys(sa.suite(), sa.is_inbound(), &sa.key, &sa.hmac_key, &mut out[AUTHENTICATION..SA_BYTES]);
     out
+}
+
+/// Returns the first bytes of a counter block, before the IV: the salt. CCM has a salt of 3 bytes
+/// after its flags, which state a counter of 4 bytes (RFC 3610, section 2.3).
+fn nonce_front(sa: &Sa) -> [u8; 4] {
+    match (sa.suite().authentication, *sa.salt) {
+        (Authentication::Ccm, [first, second, third, _]) => [CCM_COUNTER_FLAGS, first, second, third],
+        (_, salt) => salt,
+    }
 }
 
 /// Encodes a selector for the table image.

@@ -12,6 +12,7 @@
  *   sha1 AREA DATA SUFFIX            full HMAC; SUFFIX has 4 bytes or none
  *   sha256 AREA DATA SUFFIX
  *   gcm ROUNDS AREA NONCE AAD DATA   ciphertext and tag
+ *   ccm ROUNDS AREA NONCE AAD DATA   NONCE has 11 bytes: ciphertext and tag of 16 bytes
  *   chacha20 AREA NONCE COUNTER DATA
  *   poly1305 KEY DATA
  *   aead AREA NONCE AAD DATA         ChaCha20-Poly1305: ciphertext and tag
@@ -86,6 +87,29 @@ static void print_tag(gw_ipsec_tag tag)
     print(out, 16);
 }
 
+/* Encrypts `data` with CCM and prints it with its tag. gw_ipsec_ccm has shorter additional data. */
+static void ccm(const gw_u8 *keys, gw_u32 rounds, const gw_u8 *nonce, gw_text aad, gw_u8 *data,
+                gw_u32 data_bytes)
+{
+    static gw_u8 prefixed[BYTES_MAX + 2];
+    gw_u8 block[16] = {0x7b};
+    memcpy(block + 1, nonce, 11);
+    gw_store_be32(block + 12, data_bytes);
+    gw_aes_block mac = gw_aes_encrypt(keys, rounds, gw_aes_load(block));
+    gw_store_be16(prefixed, aad.bytes);
+    memcpy(prefixed + 2, aad.data, aad.bytes);
+    mac = gw_aes_cbc_mac(keys, rounds, mac, prefixed, 2 + aad.bytes);
+    mac = gw_aes_cbc_mac(keys, rounds, mac, data, data_bytes);
+    block[0] = 3;
+    const gw_aes_nonce start = {gw_load_be32(block), gw_load_be32(block + 4),
+                                gw_load_be32(block + 8)};
+    gw_aes_ctr(keys, rounds, start, 1, data, data_bytes);
+    print(data, data_bytes);
+    gw_aes_store(block, mac);
+    gw_aes_ctr(keys, rounds, start, 0, block, 16);
+    print(block, 16);
+}
+
 static void aes(const char *operation, char *const *words, gw_u32 shift)
 {
     const gw_u32 rounds = (gw_u32)strtoul(words[0], NULL, 10);
@@ -103,6 +127,9 @@ static void aes(const char *operation, char *const *words, gw_u32 shift)
         gw_u8 out[16];
         gw_aes_store(out, gw_aes_encrypt(keys, rounds, gw_aes_load(second)));
         print(out, 16);
+    } else if (strcmp(operation, "ccm") == 0) {
+        gw_u8 *plain = field(words, 4, shift);
+        ccm(keys, rounds, second, gw_text_of(data, bytes[3]), plain, bytes[4]);
     } else {
         sa.salt = gw_load_le32(second);
         const gw_u64 iv = gw_load_be64(second + 4);

@@ -193,6 +193,30 @@ fn aes_gcm_nist() {
     check(&operations);
 }
 
+/// The nonces of 11 bytes in the tests with variable nonces. Their key is in the first group of
+/// each nonce length.
+#[test]
+fn aes_ccm_nist() {
+    let mut operations = Vec::new();
+    for (bits, rounds) in [(128, 10), (192, 12), (256, 14)] {
+        let mut key = String::new();
+        for group in groups(&read(&format!("nist-cavp/VNT{bits}.rsp"))) {
+            if let [(name, value)] = &group[..] {
+                key = if name == "Key" { value.clone() } else { key };
+                continue;
+            }
+            if !group.iter().any(|(name, nonce)| name == "Nonce" && nonce.len() == 22) {
+                continue;
+            }
+            let [nonce, aad, plain, cipher] = ["Nonce", "Adata", "Payload", "CT"].map(|name| value(&group, name));
+            let area = area(&format!("ccm{bits}"), false, &unhex(&key), &[]);
+            operations.push((format!("ccm {rounds} {area} {nonce} {aad} {plain}"), cipher.to_owned(), true));
+        }
+    }
+    assert_eq!(operations.len(), 3 * 10);
+    check(&operations);
+}
+
 /// Returns `-` for an empty field, because spaces separate the fields of a line.
 fn or_empty(hex: &str) -> &str {
     if hex.is_empty() { "-" } else { hex }

@@ -85,6 +85,7 @@ impl Setup {
         let salted = digits(&[&association.key[..], &association.salt[..]].concat());
         let cipher = match (suite.cipher, suite.authentication) {
             (Cipher::Ctr, Authentication::Ghash) => return Some(format!("aead_algo aes-{bits}-gcm aead_key {salted}")),
+            (Cipher::Ctr, Authentication::Ccm) => return None,
             // The built-in ESP of the peer assumes an IV of 12 bytes. RFC 7634, section 2, requires
             // 8.
             (Cipher::ChaCha20, _) => {

@@ -6,7 +6,8 @@ use aes::cipher::{Array, BlockCipherEncrypt, BlockModeEncrypt, KeyInit, KeyIvIni
 use aes::{Aes128, Aes192, Aes256};
 use aes_gcm::AesGcm;
 use aes_gcm::aead::AeadInOut;
-use aes_gcm::aead::consts::U12;
+use aes_gcm::aead::consts::{U8, U11, U12, U16};
+use ccm::Ccm;
 use chacha20poly1305::ChaCha20Poly1305;
 use godwit_function::ipsec::key_area::{KEY_AREA_BYTES, emit_keys};
 use godwit_function::ipsec::suite::{self, Authentication, Cipher, Protocol, SUITES, Suite};
@@ -38,8 +39,9 @@ impl Keys {
         let icv_bytes = match suite.authentication {
             Authentication::None => 0,
             Authentication::Sha1 => 12,
-            // GCM allows these lengths (RFC 4106, section 6). GMAC has only 16 (RFC 4543).
-            Authentication::Ghash if suite.cipher == Cipher::Ctr => [8, 12, 16][random.below(3)],
+            // GCM and CCM allow these lengths (RFC 4106, section 6; RFC 4309, section 6). GMAC has
+            // only 16 (RFC 4543).
+            Authentication::Ghash | Authentication::Ccm if suite.cipher == Cipher::Ctr => [8, 12, 16][random.below(3)],
             _ => 16,
         };
         let hmac_bytes = match suite.authentication {
@@ -52,7 +54,7 @@ impl Keys {
             number: number as u8,
             cipher: random.bytes(suite.key_bytes),
             hmac: random.bytes(hmac_bytes),
-            salt: random.bytes(4).try_into().unwrap(),
+            salt: salt(suite, random),
             esn: random.below(2) == 1,
             icv_bytes,
         }
@@ -102,6 +104,34 @@ impl Keys {
             16 => ctr::Ctr32BE::<Aes128>::new_from_slices(&self.cipher, &counter).unwrap().apply_keystream(data),
             24 => ctr::Ctr32BE::<Aes192>::new_from_slices(&self.cipher, &counter).unwrap().apply_keystream(data),
             _ => ctr::Ctr32BE::<Aes256>::new_from_slices(&self.cipher, &counter).unwrap().apply_keystream(data),
+        }
+    }
+
+    /// Encrypts `data` with CCM and returns the tag.
+    fn ccm(&self, iv: &[u8], aad: &[u8], data: &mut [u8]) -> Vec<u8> {
+        let nonce: [u8; 11] = [&self.salt[1..], iv].concat().try_into().unwrap();
+        macro_rules! encrypt {
+            ($aes:ty, $icv:ty) => {
+                Ccm::<$aes, $icv, U11>::new_from_slice(&self.cipher)
+                    .unwrap()
+                    .encrypt_inout_detached((&nonce).into(), aad, data.into())
+                    .unwrap()
+                    .to_vec()
+            };
+        }
+        macro_rules! of_length {
+            ($aes:ty) => {
+                match self.icv_bytes {
+                    8 => encrypt!($aes, U8),
+                    12 => encrypt!($aes, U12),
+                    _ => encrypt!($aes, U16),
+                }
+            };
+        }
+        match self.cipher.len() {
+            16 => of_length!(Aes128),
+            24 => of_length!(Aes192),
+            _ => of_length!(Aes256),
         }
     }
 
@@ -156,6 +186,7 @@ impl Keys {
         let mut data = payload.to_vec();
         let tag = match (self.suite.cipher, self.suite.authentication) {
             (Cipher::Ctr, Authentication::Ghash) | (Cipher::ChaCha20, _) => self.aead(&iv, &aad, &mut data),
+            (_, Authentication::Ccm) => self.ccm(&iv, &aad, &mut data),
             (_, Authentication::Ghash) => self.aead(&iv, &[&aad, &iv[..], payload].concat(), &mut []),
             (cipher, authentication) => {
                 match cipher {
@@ -177,6 +208,16 @@ impl Keys {
         };
         [&header, &iv, &data, &tag[..self.icv_bytes]].concat()
     }
+}
+
+/// Returns the bytes before the IV in a counter block of the image. CCM has flags and a salt of 3
+/// bytes.
+fn salt(suite: &Suite, random: &mut Random) -> [u8; 4] {
+    let mut salt: [u8; 4] = random.array();
+    if suite.authentication == Authentication::Ccm {
+        salt[0] = 3;
+    }
+    salt
 }
 
 /// Returns all block-aligned lengths up to 288 bytes, and random ones up to 2000.

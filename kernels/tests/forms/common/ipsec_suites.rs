@@ -62,7 +62,7 @@ fn suites() -> Vec<Suite> {
                 icv_bytes: match (authentication, cipher) {
                     ("NONE", _) => &[0],
                     ("SHA1", _) => &[12],
-                    ("GHASH", "GW_IPSEC_CIPHER_CTR") => &[8, 12, 16],
+                    ("GHASH" | "CCM", "GW_IPSEC_CIPHER_CTR") => &[8, 12, 16],
                     _ => &[16],
                 },
             })

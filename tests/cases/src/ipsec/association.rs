@@ -79,13 +79,13 @@ pub fn every() -> Vec<Association> {
     all
 }
 
-/// Returns the ICV lengths that the standards allow (RFC 2404, RFC 4868, RFC 4106, RFC 4543, RFC
-/// 7634).
+/// Returns the ICV lengths that the standards allow (RFC 2404, RFC 4868, RFC 4106, RFC 4309, RFC
+/// 4543, RFC 7634).
 pub fn icv_bytes(suite: &Suite) -> &'static [usize] {
     match (suite.authentication, suite.cipher) {
         (Authentication::None, _) => &[0],
         (Authentication::Sha1, _) => &[12],
-        (Authentication::Ghash, Cipher::Ctr) => &[8, 12, 16],
+        (Authentication::Ghash, Cipher::Ctr) | (Authentication::Ccm, _) => &[8, 12, 16],
         _ => &[16],
     }
 }
@@ -181,6 +181,7 @@ impl Association {
             (_, Cipher::Null, _) => "encryption = \"null\"\n".to_owned(),
             (_, Cipher::Cbc, _) => encryption(&format!("aes-{bits}-cbc"), &key),
             (_, Cipher::Ctr, Authentication::Ghash) => encryption(&format!("aes-{bits}-gcm"), &key),
+            (_, Cipher::Ctr, Authentication::Ccm) => encryption(&format!("aes-{bits}-ccm"), &key),
             (_, Cipher::Ctr, _) => encryption(&format!("aes-{bits}-ctr"), &key),
             (_, Cipher::ChaCha20, _) => encryption("chacha20-poly1305", &key),
         };
@@ -190,6 +191,7 @@ impl Association {
             Authentication::Sha1 => authentication("hmac-sha1-96"),
             Authentication::Sha256 => authentication("hmac-sha-256-128"),
             Authentication::None => "authentication = \"none\"\n".to_owned(),
+            Authentication::Ccm => format!("icv_bytes = {}\n", self.icv_bytes),
             Authentication::Ghash if suite.cipher == Cipher::Ctr => format!("icv_bytes = {}\n", self.icv_bytes),
             Authentication::Ghash | Authentication::Poly1305 => String::new(),
         };
@@ -216,6 +218,9 @@ impl Association {
             (Cipher::Cbc, _) => format!(" crypt=AES-CBC crypt_key={}", hex(&self.key)),
             (Cipher::Ctr, Authentication::Ghash) => {
                 format!(" crypt=AES-GCM crypt_key={} icv={}", salted(), self.icv_bytes)
+            }
+            (Cipher::Ctr, Authentication::Ccm) => {
+                format!(" crypt=AES-CCM crypt_key={} icv={}", salted(), self.icv_bytes)
             }
             (Cipher::Ctr, _) => format!(" crypt=AES-CTR crypt_key={}", salted()),
             (Cipher::ChaCha20, _) => format!(" crypt=CHACHA20-POLY1305 crypt_key={}", salted()),

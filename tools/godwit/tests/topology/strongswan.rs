@@ -25,7 +25,7 @@ impl Charon {
         let at = folder.display();
         // Log level 4 includes the keys.
         let conf = format!(
-            "charon {{\n load = random nonce openssl aes sha1 sha2 hmac kdf gcm chapoly drbg curve25519 kernel-libipsec kernel-netlink \
+            "charon {{\n load = random nonce openssl aes sha1 sha2 hmac kdf gcm ccm chapoly drbg curve25519 kernel-libipsec kernel-netlink \
              socket-default vici\n filelog {{\n log {{\n path = {at}/log\n default = 1\n chd = 4\n flush_line = yes\n }}\n }}\n plugins {{\n \
              vici {{\n socket = unix://{at}/vici\n }}\n }}\n}}\n"
         );
@@ -104,11 +104,18 @@ fn strongswan_acts_as_the_other_gateway() {
     let sum = |printed: String| printed.split_whitespace().next().map(str::to_owned);
     let expected = sum(a.sh(&format!("sha256sum {folder}/large")));
 
-    for (proposal, encryption, authentication) in [
-        ("aes128gcm16", "aes-128-gcm", None),
-        ("aes128-sha1", "aes-128-cbc", Some("hmac-sha1-96")),
-        ("aes256-sha256", "aes-256-cbc", Some("hmac-sha-256-128")),
-        ("chacha20poly1305", "chacha20-poly1305", None),
+    for (proposal, encryption, authentication, icv_bytes) in [
+        ("aes128gcm16", "aes-128-gcm", None, None),
+        ("aes192gcm12", "aes-192-gcm", None, Some(12)),
+        ("aes256gcm8", "aes-256-gcm", None, Some(8)),
+        ("aes128ccm16", "aes-128-ccm", None, None),
+        ("aes192ccm12", "aes-192-ccm", None, Some(12)),
+        ("aes256ccm8", "aes-256-ccm", None, Some(8)),
+        ("aes128-sha1", "aes-128-cbc", Some("hmac-sha1-96"), None),
+        ("aes192-sha1", "aes-192-cbc", Some("hmac-sha1-96"), None),
+        ("aes256-sha256", "aes-256-cbc", Some("hmac-sha-256-128"), None),
+        ("aes128ctr-sha256", "aes-128-ctr", Some("hmac-sha-256-128"), None),
+        ("chacha20poly1305", "chacha20-poly1305", None, None),
     ] {
         let _other = Charon::start(&net, &right, ["right", "left"], turned(outside), turned(inside), proposal);
         let ours = Charon::start(&net, &left, ["left", "right"], outside, inside, proposal);
@@ -123,7 +130,8 @@ fn strongswan_acts_as_the_other_gateway() {
             let signed = authentication.map_or_else(String::new, |name| {
                 format!("authentication = \"{name}\"\nauthentication_key = \"{}\"\n", key("integrity"))
             });
-            format!("{encrypted}{signed}udp_encapsulation = {{}}\n")
+            let icv = icv_bytes.map_or_else(String::new, |bytes| format!("icv_bytes = {bytes}\n"));
+            format!("{encrypted}{signed}{icv}udp_encapsulation = {{}}\n")
         };
         let sas = [
             security_association("out", spi_out, "out", outside, &transforms("initiator")),
@@ -132,7 +140,7 @@ fn strongswan_acts_as_the_other_gateway() {
         drop(ours);
 
         let end = End { gateway: &left, host: &a, next_mac: right.mac("wan"), outside, inside };
-        let config = end.config(&sas.concat(), "protocol = \"udp\", destination_ports = 4500");
+        let config = end.config(&sas.concat(), "protocol = \"esp-in-udp\"");
         let godwit = left.godwit(&net, &config, &["lan", "wan"]);
         let printed = a.sh("ping -c 5 -i 0.1 -W 5 10.2.0.2");
         assert!(printed.contains("5 received"), "{proposal}: {printed}");

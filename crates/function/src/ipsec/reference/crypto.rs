@@ -1,6 +1,6 @@
 //! Ciphers and hashes of IPsec, taken from the RustCrypto crates.
 
-use aes::cipher::consts::{U12, U16};
+use aes::cipher::consts::{U8, U11, U12, U16};
 use aes::cipher::{
     Block, BlockCipherDecrypt, BlockCipherEncrypt, BlockModeDecrypt, BlockModeEncrypt, BlockSizeUser, KeyInit,
     KeyIvInit, StreamCipher,
@@ -8,6 +8,8 @@ use aes::cipher::{
 use aes::{Aes128, Aes192, Aes256};
 use aes_gcm::AesGcm;
 use aes_gcm::aead::AeadInOut;
+use aes_gcm::aead::array::ArraySize;
+use ccm::{Ccm, TagSize};
 use chacha20poly1305::ChaCha20Poly1305;
 use hmac::{Hmac, Mac};
 use sha1::Sha1;
@@ -87,6 +89,48 @@ pub(super) fn gcm_decrypt(key: &[u8], nonce: &[u8; 12], aad: &[u8], data: &mut [
     // AES-CTR, whose counter starts at 2. Encrypting the plaintext again gives the tag.
     ctr(key, nonce, 2, data);
     gcm_encrypt(key, nonce, aad, &mut data.to_vec())
+}
+
+/// Calls a function that is generic over AES and the size of CCM's tag.
+macro_rules! with_ccm {
+    ($icv_bytes:expr, $key:expr, $function:ident, $($argument:expr),*) => {
+        match ($icv_bytes, $key.len()) {
+            (8, 16) => $function::<Aes128, U8>($key, $($argument),*),
+            (8, 24) => $function::<Aes192, U8>($key, $($argument),*),
+            (8, _) => $function::<Aes256, U8>($key, $($argument),*),
+            (12, 16) => $function::<Aes128, U12>($key, $($argument),*),
+            (12, 24) => $function::<Aes192, U12>($key, $($argument),*),
+            (12, _) => $function::<Aes256, U12>($key, $($argument),*),
+            (_, 16) => $function::<Aes128, U16>($key, $($argument),*),
+            (_, 24) => $function::<Aes192, U16>($key, $($argument),*),
+            (_, _) => $function::<Aes256, U16>($key, $($argument),*),
+        }
+    };
+}
+
+/// Encrypts with AES-CCM (RFC 3610) and returns the tag of `icv_bytes` bytes.
+pub(super) fn ccm_encrypt(key: &[u8], nonce: &[u8; 11], aad: &[u8], icv_bytes: usize, data: &mut [u8]) -> Vec<u8> {
+    fn run<C: Aes, M: ArraySize + TagSize>(key: &[u8], nonce: &[u8; 11], aad: &[u8], data: &mut [u8]) -> Vec<u8> {
+        let cipher = Ccm::<C, M, U11>::new_from_slice(key).expect(KEY);
+        cipher.encrypt_inout_detached(nonce.into(), aad, data.into()).expect("packets are short").to_vec()
+    }
+    with_ccm!(icv_bytes, key, run, nonce, aad, data)
+}
+
+/// Decrypts with AES-CCM if the tag is correct.
+pub(super) fn ccm_decrypt(key: &[u8], nonce: &[u8; 11], aad: &[u8], data: &mut [u8], tag: &[u8]) -> Result<(), ()> {
+    fn run<C: Aes, M: ArraySize + TagSize>(
+        key: &[u8],
+        nonce: &[u8; 11],
+        aad: &[u8],
+        data: &mut [u8],
+        tag: &[u8],
+    ) -> Result<(), ()> {
+        let cipher = Ccm::<C, M, U11>::new_from_slice(key).expect(KEY);
+        let tag = tag.try_into().map_err(|_| ())?;
+        cipher.decrypt_inout_detached(nonce.into(), aad, data.into(), tag).map_err(|_| ())
+    }
+    with_ccm!(tag.len(), key, run, nonce, aad, data, tag)
 }
 
 /// Encrypts with ChaCha20-Poly1305 (RFC 8439, section 2.8) and returns the tag.

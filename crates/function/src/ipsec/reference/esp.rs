@@ -11,8 +11,8 @@ pub(super) const HEADER_BYTES: usize = 8;
 const TAIL_BYTES: usize = 2;
 
 /// Returns the size of the IV in a packet, in bytes. It is 16 for CBC (RFC 3602, section 2.1). It
-/// is 8 for counter modes (RFC 3686, section 3.1; RFC 4106, section 3.1; RFC 4543, section 3.1; RFC
-/// 7634, section 2).
+/// is 8 for counter modes (RFC 3686, section 3.1; RFC 4106, section 3.1; RFC 4309, section 3.1; RFC
+/// 4543, section 3.1; RFC 7634, section 2).
 pub(super) fn iv_bytes(sa: &Association<'_>) -> usize {
     match (sa.suite.cipher, sa.suite.authentication) {
         (Cipher::Cbc, _) => 16,
@@ -37,6 +37,10 @@ pub(super) fn encapsulate(sa: &Association<'_>, sequence: u64, payload: &[u8], n
         (Cipher::Ctr, Authentication::Ghash) => {
             let aad = combined_aad(sa, &header, sequence);
             crypto::gcm_encrypt(sa.key, &nonce(sa, &iv), &aad, &mut data).to_vec()
+        }
+        (Cipher::Ctr, Authentication::Ccm) => {
+            let aad = combined_aad(sa, &header, sequence);
+            crypto::ccm_encrypt(sa.key, &ccm_nonce(sa, &iv), &aad, sa.icv_bytes, &mut data)
         }
         (Cipher::ChaCha20, _) => {
             let aad = combined_aad(sa, &header, sequence);
@@ -73,6 +77,10 @@ pub(super) fn decapsulate(sa: &Association<'_>, sequence: u64, esp: &[u8]) -> Re
         (Cipher::Ctr, Authentication::Ghash) => {
             let tag = crypto::gcm_decrypt(sa.key, &nonce(sa, iv), &combined_aad(sa, header, sequence), &mut data);
             check(&tag, sent)?;
+        }
+        (Cipher::Ctr, Authentication::Ccm) => {
+            let aad = combined_aad(sa, header, sequence);
+            crypto::ccm_decrypt(sa.key, &ccm_nonce(sa, iv), &aad, &mut data, sent).map_err(|()| DROP_AUTHENTICATION)?;
         }
         (Cipher::ChaCha20, _) => {
             let aad = combined_aad(sa, header, sequence);
@@ -126,8 +134,17 @@ pub(super) fn nonce(sa: &Association<'_>, iv: &[u8]) -> [u8; 12] {
     nonce
 }
 
+/// Returns the nonce of CCM: a salt of 3 bytes, and the IV (RFC 4309, section 4).
+fn ccm_nonce(sa: &Association<'_>, iv: &[u8]) -> [u8; 11] {
+    let mut nonce = [0; 11];
+    nonce[..3].copy_from_slice(&sa.salt[..3]);
+    nonce[3..].copy_from_slice(iv);
+    nonce
+}
+
 /// Returns the additional authenticated data for ciphers that also authenticate. It consists of the
-/// SPI and the full sequence number of 32 or 64 bits (RFC 4106, section 5; RFC 7634, section 2.1).
+/// SPI and the full sequence number of 32 or 64 bits (RFC 4106, section 5; RFC 4309, section 5; RFC
+/// 7634, section 2.1).
 fn combined_aad(sa: &Association<'_>, header: &[u8], sequence: u64) -> Vec<u8> {
     let upper = upper_half(sa, sequence);
     [&header[..4], &upper, &header[4..]].concat()
@@ -155,7 +172,7 @@ fn icv(sa: &Association<'_>, header: &[u8], sequence: u64, iv: &[u8], data: &[u8
             let aad = [&combined_aad(sa, header, sequence), iv, data].concat();
             crypto::gcm_encrypt(sa.key, &nonce(sa, iv), &aad, &mut []).to_vec()
         }
-        Authentication::None | Authentication::Poly1305 => Vec::new(),
+        Authentication::None | Authentication::Poly1305 | Authentication::Ccm => Vec::new(),
     }
 }
 

@@ -95,6 +95,7 @@ fn all_suites() -> Vec<(&'static str, String)> {
         for mode in ["gcm", "gmac"] {
             all.push((format!("{mode}{bits}"), keys(&format!("aes-{bits}-{mode}"), bytes + 4, "", 0)));
         }
+        all.push((format!("ccm{bits}"), keys(&format!("aes-{bits}-ccm"), bytes + 3, "", 0)));
         let ah = keys("", 0, &format!("aes-{bits}-gmac"), bytes + 4) + "protocol = \"ah\"\n";
         all.push((format!("ah_gmac{bits}"), ah));
     }
@@ -126,10 +127,12 @@ fn every_suite_can_be_configured() {
                 usize::from(image[64 + 12]),
                 suite::SUITES.iter().position(|suite| suite.name == *name).unwrap()
             );
-            let salt = if sa.suite().salt_bytes() == 4 {
-                [0x30, 0x31, 0x32, 0x33].map(|b| b + sa.key.len() as u8)
-            } else {
-                [0; 4]
+            let [first, second, third, fourth] = [0x30, 0x31, 0x32, 0x33].map(|b| b + sa.key.len() as u8);
+            let salt = match sa.suite().salt_bytes() {
+                4 => [first, second, third, fourth],
+                // CCM: the flags of a counter block, and a salt of 3 bytes.
+                3 => [3, first, second, third],
+                _ => [0; 4],
             };
             assert_eq!(image[64 + 8..][..4], salt, "the salt follows the key");
             assert!(!format!("{sa:?}").contains("3031"));
