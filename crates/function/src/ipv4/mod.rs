@@ -227,6 +227,7 @@ impl Function for Ipv4 {
     }
 
     fn connect(&self, functions: &[Arc<dyn Function>], own: usize) -> Result<(), Error> {
+        self.kernel_routes.iter().for_each(|kernel_routes| kernel_routes.connect(functions, own));
         self.resolver.as_ref().map_or(Ok(()), |resolver| resolver.connect(functions, own))
     }
 

@@ -20,6 +20,7 @@
 //! `table.rs` explains. A scan of an on-link prefix costs as much as other unresolved packets.
 
 mod bucket;
+mod kernel;
 mod table;
 
 use std::net::IpAddr;
@@ -29,6 +30,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use godwit_wire::MacAddress;
 
 pub(crate) use bucket::Bucket;
+pub(crate) use kernel::KernelStations;
 use table::Table;
 
 const MILLISECOND_NS: u64 = 1_000_000;
@@ -79,6 +81,8 @@ pub struct Neighbours {
     /// Whether a station was refused because the table is full, since the last call of
     /// [`Neighbours::take_full`].
     full: AtomicBool,
+    /// Stations that the operating system resolves.
+    kernel: KernelStations,
 }
 
 /// Next hop for which a station must be resolved.
@@ -126,13 +130,19 @@ impl Neighbours {
     pub(crate) fn new(sources: Vec<Option<MacAddress>>) -> Self {
         let (version, next_ns) = Default::default();
         let [used, full] = Default::default();
-        Self { sources, table: Mutex::default(), version, next_ns, used, full }
+        let kernel = KernelStations::default();
+        Self { sources, table: Mutex::default(), version, next_ns, used, full, kernel }
     }
 
     /// Returns the Ethernet address of this machine on `port`. Returns `None` if the machine has no
     /// address there and thus cannot send requests.
     pub(crate) fn source(&self, port: u16) -> Option<MacAddress> {
         *self.sources.get(usize::from(port))?
+    }
+
+    /// Returns the stations that the operating system resolves.
+    pub(crate) fn kernel(&self) -> &KernelStations {
+        &self.kernel
     }
 
     /// Registers a next hop of a function, so that the addresses of its stations are resolved. For

@@ -10,13 +10,14 @@ use godwit_wire::MacAddress;
 use godwit_wire::checksum::update;
 
 use super::config::Settings;
+use super::unreachable::{SILENCE_NS, Unreachable};
 use super::waiting::{Held, Waiting};
 use super::{
     DROP_NO_ROOM, DROP_POLICED, DROP_UNRESOLVED, DROP_UNTOLD, VERDICT_FORWARD, VERDICT_OTHER, VERDICT_REPLY, answers,
-    questions, unreachable::Unreachable,
+    questions,
 };
 use crate::fragments::{Fault, Split, ip_at, message};
-use crate::neighbours::{Bucket, Request, Resolution, Station};
+use crate::neighbours::{Bucket, Request, Resolution, Station, Target};
 use crate::{Arrangement, HostHalf, PreviousOutcome, Step, Work};
 
 /// Interval between two checks of the neighbour table by a worker that holds packets, in
@@ -33,7 +34,7 @@ pub(super) struct ResponderHost {
     is_limited: bool,
     /// Stations that the operating system resolves.
     unreachable: Unreachable,
-    /// Held packets to stations that the responder resolves.
+    /// Held packets to stations whose addresses are not known.
     waiting: Waiting,
     /// Version of the neighbour table when this worker last checked its held packets.
     seen_version: u64,
@@ -74,7 +75,8 @@ impl ResponderHost {
                     return steps;
                 }
                 let is_unreachable = destination(region.frame(packet)).is_some_and(|address| {
-                    self.unreachable.look_up((outcome.port, address), packet.port.into(), now_ns)
+                    let station = (outcome.port, address);
+                    self.unreachable.look_up(station, packet.port.into(), now_ns) == Resolution::Silent
                 });
                 if !is_unreachable {
                     return drop(DROP_UNRESOLVED);
@@ -93,8 +95,8 @@ impl ResponderHost {
         }
     }
 
-    /// Handles a packet to a station whose address the responder resolves. Returns `None` for any
-    /// other packet.
+    /// Handles a packet to a station whose address is being resolved, by the responder or by the
+    /// operating system. Returns `None` for any other packet.
     fn resolve(
         &mut self,
         region: &mut Region,
@@ -106,8 +108,10 @@ impl ResponderHost {
         let frame = region.frame(packet);
         let (at, to) = (ip_at(frame)?, destination(frame)?);
         let settings = Arc::clone(&self.settings);
+        let (function, next_hop, from) = (previous.function, previous.outcome.value, packet.port.into());
+        let resolved = settings.neighbours.resolve(function, next_hop, to, from, now_ns);
         let (station, target, resolution) =
-            settings.neighbours.resolve(previous.function, previous.outcome.value, to, packet.port.into(), now_ns)?;
+            resolved.or_else(|| self.await_kernel(function, next_hop, to, from, now_ns))?;
         if ip_bytes(&frame[at..])? > usize::from(target.mtu) {
             // For an unresolved next hop, the kernel does not compare the packet length with the
             // MTU. A packet that needs fragmentation is dropped rather than held.
@@ -139,6 +143,40 @@ impl ResponderHost {
         }
     }
 
+    /// Returns the station of a packet, and its state, if the operating system resolves the station
+    /// and reports its address.
+    fn await_kernel(
+        &mut self,
+        function: usize,
+        next_hop: u32,
+        to: IpAddr,
+        from: u16,
+        now_ns: u64,
+    ) -> Option<(Station, Target, Resolution)> {
+        let kernel = self.settings.neighbours.kernel();
+        let (station, target) = kernel.station(function, next_hop, to)?;
+        let mut resolution = self.unreachable.look_up(station, from, now_ns);
+        if resolution != Resolution::Policed {
+            match kernel.enter(function, station, now_ns) {
+                Some(Some(address)) => resolution = Resolution::Known { address, is_settled: false },
+                Some(None) => {}
+                None => resolution = Resolution::TableFull,
+            }
+        }
+        Some((station, target, resolution))
+    }
+
+    /// Returns the state of a station for which packets are held.
+    fn resolution(&self, station: Station, now_ns: u64) -> Resolution {
+        let neighbours = &self.settings.neighbours;
+        match neighbours.kernel().address(station) {
+            Some(Some(address)) => Resolution::Known { address, is_settled: false },
+            Some(None) if self.waiting.is_older(station, now_ns.saturating_sub(SILENCE_NS)) => Resolution::Silent,
+            Some(None) => Resolution::Pending,
+            None => neighbours.resolution(station),
+        }
+    }
+
     /// Sends the address requests that are due. Releases the held packets of stations that have
     /// answered or have not answered in time.
     fn poll_neighbours(&mut self, region: &mut Region, steps: &mut Vec<Step>, now_ns: u64) {
@@ -148,13 +186,14 @@ impl ResponderHost {
         neighbours.poll(now_ns, &mut requests);
         steps.extend(requests.drain(..).filter_map(|request| request_step(&settings, region, request)));
         self.requests = requests;
-        let version = neighbours.version();
-        if self.seen_version == version {
+        // Both versions only grow, so their sum changes whenever one of them does.
+        let version = neighbours.version() + neighbours.kernel().version();
+        if self.seen_version == version && !self.waiting.has_older(now_ns.saturating_sub(SILENCE_NS)) {
             return;
         }
         self.seen_version = version;
         for station in self.waiting.stations() {
-            let resolution = neighbours.resolution(station);
+            let resolution = self.resolution(station, now_ns);
             if resolution == Resolution::Pending {
                 continue;
             }
@@ -253,7 +292,8 @@ impl HostHalf for ResponderHost {
             let steps = self.handle(packets.region, packet, packets.previous.get(index), now_ns, packets.live);
             packets.steps.extend(steps);
         }
-        if !packets.live || !self.settings.neighbours.is_used() {
+        let neighbours = &self.settings.neighbours;
+        if !packets.live || !(neighbours.is_used() || neighbours.kernel().is_used()) {
             return u64::MAX;
         }
         if packets.ending {

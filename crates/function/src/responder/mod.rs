@@ -2,8 +2,8 @@
 //!
 //! It answers ARP requests, neighbour solicitations and echo requests for the addresses of this
 //! machine. It sends ICMP errors about packets that could not be forwarded, and fragments packets
-//! that exceed the MTU of a link. Where no operating system resolves the addresses of stations, the
-//! responder resolves them, and holds packets until the station answers.
+//! that exceed the MTU of a link. It holds packets until the address of their station is known.
+//! Where no operating system resolves the addresses of stations, the responder resolves them.
 //!
 //! | file | holds |
 //! |---|---|

@@ -4,6 +4,8 @@ use proptest::prelude::*;
 use super::*;
 use crate::testing::{build_error, build_ok};
 
+mod kernel;
+
 const STANZA: &str = r#"
     [[interface]]
     port = "b"

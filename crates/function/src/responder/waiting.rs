@@ -63,6 +63,16 @@ impl Waiting {
         true
     }
 
+    /// Returns whether the packets of a station have been held since before `since_ns`.
+    pub(super) fn is_older(&self, station: Station, since_ns: u64) -> bool {
+        self.by_station.get(&station).and_then(|held| held.first()).is_some_and(|held| held.since_ns < since_ns)
+    }
+
+    /// Returns whether any packet has been held since before `since_ns`.
+    pub(super) fn has_older(&self, since_ns: u64) -> bool {
+        self.by_station.keys().any(|&station| self.is_older(station, since_ns))
+    }
+
     /// Returns the stations for which packets are held, sorted.
     pub(super) fn stations(&self) -> Vec<Station> {
         let mut stations: Vec<_> = self.by_station.keys().copied().collect();

@@ -14,6 +14,7 @@
 //! Whenever a message may have been lost, the complete state is requested again. Entries that are
 //! missing from the reply are removed.
 
+mod awaiting;
 mod config;
 mod fpm;
 mod fuzz;
@@ -32,7 +33,7 @@ use resolve_queue::{ResolveQueue, ResolveQueueHost};
 use state::State;
 
 use super::{OwnAddresses, Prefix, Routing};
-use crate::{Error, HostHalf, Running};
+use crate::{Error, Function, HostHalf, Running};
 
 /// Interval between two checks for new messages about routes and neighbours.
 pub(crate) const INTERVAL: Duration = Duration::from_millis(20);
@@ -67,6 +68,13 @@ pub(super) struct Settings {
 impl KernelRoutes {
     pub(super) fn new(settings: Settings) -> Self {
         Self { state: Mutex::new(State::new(settings)), queue: Arc::default() }
+    }
+
+    /// Connects the routes to the responders among `functions`, which hold packets for unresolved
+    /// neighbours. Functions call this method in [`Function::connect`].
+    pub(crate) fn connect(&self, functions: &[Arc<dyn Function>], own: usize) {
+        let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+        state.awaiting = awaiting::Awaiting::new(functions, own);
     }
 
     /// Returns the part of the function that a worker runs on the CPU. It collects the destinations

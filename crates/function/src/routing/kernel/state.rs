@@ -15,6 +15,7 @@ use godwit_wire::MacAddress;
 use hashbrown::{HashMap, HashSet};
 
 use super::super::{Adjacency, Family, NextHop, OwnAddresses, Prefix, RouteChange, Routing};
+use super::awaiting::Awaiting;
 use super::fpm::{Fpm, Notice};
 use super::netlink::{Event, Link, Monitor, Requester, Route, Target};
 use super::{RouteSource, Settings};
@@ -69,6 +70,8 @@ pub(super) struct State {
     /// hops.
     installed: HashMap<Prefix, HopKey>,
     hops: HashMap<HopKey, Hop>,
+    /// Responders that hold packets for unresolved neighbours.
+    pub(super) awaiting: Awaiting,
     /// Prefixes whose routes may have to change.
     dirty: HashSet<Prefix>,
     /// Keys of the next hops whose contents may have to change.
@@ -116,6 +119,7 @@ impl State {
             static_routes: None,
             installed: HashMap::new(),
             hops: HashMap::new(),
+            awaiting: Awaiting::default(),
             dirty: HashSet::new(),
             changed: HashSet::new(),
             requested: HashMap::new(),
@@ -143,7 +147,9 @@ impl State {
         if Instant::now() < self.retry_at {
             return Ok(());
         }
+        self.record_settled(routing.family());
         let done = self.read_messages(routing).and_then(|()| {
+            self.report_awaited();
             self.request_stations(queue);
             self.install(routing, own, running)
         });
@@ -237,6 +243,7 @@ impl State {
         self.dirty.extend(self.routes.drain().map(|(prefix, _)| prefix));
         self.dirty.extend(self.neighbours.drain().map(|((_, address), _)| Prefix::host(address)));
         self.stale.clear();
+        self.awaiting.clear();
         self.changed.extend(self.hops.keys());
         self.links.clear();
         for event in events {
@@ -252,7 +259,37 @@ impl State {
         self.dirty.extend(gone.map(|(prefix, _)| prefix));
     }
 
+    /// Processes a message. If packets wait for the address of a neighbour, routes use it later.
     fn event(&mut self, event: Event, family: Family) {
+        if let Event::Neighbour { interface, address, station, .. } = event {
+            self.awaiting.replace((interface, address));
+            let is_known = self.neighbours.contains_key(&(interface, address));
+            let port = self.port(interface).map(|(port, _)| port);
+            let is_awaited = port.is_some_and(|port| self.awaiting.report(port, address, station));
+            if is_awaited && station.is_some() && !is_known {
+                self.awaiting.settle(event);
+                return;
+            }
+        }
+        self.record(event, family);
+    }
+
+    /// Processes the addresses of neighbours that routes may use now.
+    fn record_settled(&mut self, family: Family) {
+        while let Some(event) = self.awaiting.settled() {
+            self.record(event, family);
+        }
+    }
+
+    /// Reports known addresses to responders that have begun to wait for them.
+    fn report_awaited(&self) {
+        self.awaiting.report_known(|(port, address)| {
+            let interface = self.interface_of(port)?;
+            self.neighbours.get(&(interface, address)).copied()
+        });
+    }
+
+    fn record(&mut self, event: Event, family: Family) {
         match event {
             Event::Link { index, link } => {
                 let before = match link {
@@ -397,6 +434,13 @@ impl State {
         Some((*port, link))
     }
 
+    /// Returns the index of the network interface that belongs to a port.
+    fn interface_of(&self, port: u16) -> Option<u32> {
+        let matches =
+            |link: &Link| self.settings.ports.iter().any(|(name, known)| *known == port && *name == link.name);
+        self.links.iter().find_map(|(index, link)| matches(link).then_some(*index))
+    }
+
     /// Returns the identifier of the next hop for this prefix.
     fn hop_key(&self, prefix: Prefix) -> Option<HopKey> {
         match self.target(prefix) {
@@ -482,92 +526,6 @@ impl State {
             let _ = requester.resolve(interface, address);
         }
     }
-
-    /// Updates the table of the function. Next hops are updated first, and then routes.
-    fn install(&mut self, routing: &dyn Routing, own: &OwnAddresses, running: &dyn Running) -> Result<(), Error> {
-        let changed: Vec<HopKey> = self.changed.iter().copied().collect();
-        let mut updates = Vec::new();
-        for key in changed {
-            let next_hop = self.next_hop(key);
-            if let Some(hop) = self.hops.get_mut(&key)
-                && hop.next_hop != next_hop
-            {
-                updates.push((hop.index, next_hop));
-                hop.next_hop = next_hop;
-            }
-        }
-        if !updates.is_empty() {
-            // If these next hops cannot be copied to a device, the device receives them with the
-            // next change.
-            routing.set_next_hops(&updates, running)?;
-        }
-        self.changed.clear();
-        if self.dirty.is_empty() {
-            return Ok(());
-        }
-        let static_routes = self.static_routes.take().unwrap_or_default();
-        let dirty: Vec<Prefix> = self.dirty.iter().filter(|prefix| !static_routes.contains(*prefix)).copied().collect();
-        self.static_routes = Some(static_routes);
-        let (moves, unchanged): (Vec<(Prefix, Option<HopKey>)>, Vec<_>) = (dirty.into_iter())
-            .map(|prefix| (prefix, self.hop_key(prefix)))
-            .partition(|(prefix, key)| self.installed.get(prefix) != key.as_ref());
-        for (prefix, _) in &unchanged {
-            self.dirty.remove(prefix);
-        }
-        self.add_hops(&moves, routing, running)?;
-        let changes: Vec<RouteChange> = moves
-            .iter()
-            .map(|&(prefix, key)| RouteChange { prefix, next_hop: key.map(|key| self.hops[&key].index) })
-            .collect();
-        let done = routing.change(&changes, running);
-        let made = done.as_ref().map_or_else(|unchanged| unchanged.made, |()| changes.len());
-        for &(prefix, key) in &moves[..made] {
-            self.dirty.remove(&prefix);
-            if prefix.is_host() {
-                // Stations behind interfaces without a port also have the key `Local`.
-                own.set(prefix.address(), self.target(prefix) == Some(Target::Local));
-            }
-            let before = match key {
-                Some(key) => {
-                    if let Some(hop) = self.hops.get_mut(&key) {
-                        hop.routes += 1;
-                    }
-                    self.installed.insert(prefix, key)
-                }
-                None => self.installed.remove(&prefix),
-            };
-            if let Some(before) = before {
-                self.release(before);
-            }
-        }
-        done.map_err(|unchanged| unchanged.error)?;
-        self.dirty.clear();
-        let unused: Vec<(HopKey, u32)> =
-            self.hops.iter().filter(|(_, hop)| hop.routes == 0).map(|(key, hop)| (*key, hop.index)).collect();
-        let indexes: Vec<u32> = unused.iter().map(|(_, index)| *index).collect();
-        routing.remove_next_hops(&indexes, running)?;
-        for (key, _) in &unused {
-            self.hops.remove(key);
-        }
-        Ok(())
-    }
-
-    fn add_hops(
-        &mut self,
-        moves: &[(Prefix, Option<HopKey>)],
-        routing: &dyn Routing,
-        running: &dyn Running,
-    ) -> Result<(), Error> {
-        let new: HashSet<HopKey> =
-            moves.iter().filter_map(|(_, key)| *key).filter(|key| !self.hops.contains_key(key)).collect();
-        let new: Vec<(HopKey, NextHop)> = new.into_iter().map(|key| (key, self.next_hop(key))).collect();
-        let next_hops: Vec<NextHop> = new.iter().map(|(_, next_hop)| *next_hop).collect();
-        let indexes = routing.add_next_hops(&next_hops, running)?;
-        for ((key, next_hop), index) in new.into_iter().zip(indexes) {
-            self.hops.insert(key, Hop { index, next_hop, routes: 0 });
-        }
-        Ok(())
-    }
 }
 
 fn refuse(message: String) -> Error {
@@ -575,6 +533,7 @@ fn refuse(message: String) -> Error {
 }
 
 mod fuzz;
+mod install;
 mod operator;
 #[cfg(test)]
 mod tests;

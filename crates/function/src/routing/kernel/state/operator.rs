@@ -54,10 +54,4 @@ impl State {
             _ => None,
         })
     }
-
-    /// Returns the followed interface of a port.
-    pub(super) fn interface_of(&self, port: u16) -> Option<u32> {
-        let name = self.settings.ports.iter().find(|(_, known)| *known == port).map(|(name, _)| name)?;
-        self.links.iter().find_map(|(index, link)| (link.name == *name).then_some(*index))
-    }
 }

@@ -28,3 +28,49 @@ fn memory_for_routes_of_zebra_is_bounded_by_the_table() {
     state.zebra_event(event(WAITING_MAX + ignored + 1, true));
     assert_eq!(state.zebra_routes.len(), WAITING_MAX + 1);
 }
+
+/// Packets that wait for a neighbour leave before routes use its address.
+#[test]
+fn routes_use_an_awaited_address_after_the_held_packets() {
+    use crate::neighbours::{Neighbours, SETTLE_NS, Target};
+    let responder = std::sync::Arc::new(Neighbours::new(vec![None, Some(MacAddress([2; 6]))]));
+    let fpm = std::net::SocketAddr::from(([127, 0, 0, 1], 0));
+    let ports = vec![("right".to_owned(), 1)];
+    let mut state =
+        State::new(Settings { source: RouteSource::Kernel, table: 254, fpm, peers: Peers::default(), ports });
+    state.awaiting = Awaiting::of_responders(5, vec![std::sync::Arc::clone(&responder)]);
+    let link = Link { name: "right".to_owned(), address: MacAddress([2; 6]), mtu: 1500, is_up: true };
+    state.event(Event::Link { index: 9, link: Some(link) }, Family::V4);
+    state.awaiting.register(0, Some(Target { port: 1, gateway: None, mtu: 1500 }));
+    let answer = |number: u8| Event::Neighbour {
+        interface: 9,
+        address: IpAddr::from([10, 0, 0, number]),
+        station: Some(MacAddress([2, 0, 0, 0, 0, number])),
+        is_stale: false,
+    };
+    let known = |state: &State, number| state.neighbours.contains_key(&(9, IpAddr::from([10, 0, 0, number])));
+    let station = |number| (1, IpAddr::from([10, 0, 0, number]));
+    let kernel = responder.kernel();
+
+    // No packet waits for the first neighbour. It is known when a packet begins to wait.
+    state.event(answer(1), Family::V4);
+    assert!(known(&state, 1));
+    kernel.enter(5, station(1), 0);
+    state.report_awaited();
+    assert_eq!(kernel.address(station(1)), Some(Some(MacAddress([2, 0, 0, 0, 0, 1]))));
+
+    // Packets wait for the others. The kernel withdraws one of them before routes use it.
+    for number in [2, 3] {
+        kernel.enter(5, station(number), 0);
+        state.event(answer(number), Family::V4);
+        assert_eq!(kernel.address(station(number)), Some(Some(MacAddress([2, 0, 0, 0, 0, number]))));
+        assert!(!known(&state, number), "{number}");
+    }
+    let (interface, address) = (9, IpAddr::from([10, 0, 0, 3]));
+    state.event(Event::Neighbour { interface, address, station: None, is_stale: false }, Family::V4);
+    assert_eq!(kernel.address(station(3)), Some(None));
+    std::thread::sleep(Duration::from_nanos(SETTLE_NS));
+    state.record_settled(Family::V4);
+    assert!(known(&state, 2) && !known(&state, 3));
+    assert!(state.dirty.contains(&Prefix::host(IpAddr::from([10, 0, 0, 2]))));
+}
