@@ -391,6 +391,17 @@ pub trait HostHalf: Send {
         work.extend_with_rows(|rows| self.prepare(region, descriptors, rows));
     }
 
+    /// Returns how many of the packets, from the first one on, may be prepared now. The engine asks
+    /// only in a replay, and passes all waiting packets. The others wait until the kernel has
+    /// finished earlier packets of the function.
+    ///
+    /// A function whose results depend on unfinished packets must return fewer packets than there
+    /// are. The output of a replay is then the same with any number of packets in flight.
+    fn ready(&mut self, region: &Region, descriptors: &[Descriptor]) -> usize {
+        let _ = region;
+        descriptors.len()
+    }
+
     /// Returns whether the function prepares packets on the CPU before its kernel. The result never
     /// changes. If it is false, the kernel runs on all packets with [`Function::variant`] and
     /// parameter 0, and `prepare` is never called.

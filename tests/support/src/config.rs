@@ -67,6 +67,11 @@ impl ConfigText {
         self.stanza(&format!("function.{table}"), &[], keys)
     }
 
+    /// Appends `[function.table]` to the last function.
+    pub fn nested_table(self, table: &str, keys: &str) -> Self {
+        self.table(&format!("function.{table}"), keys)
+    }
+
     /// Appends a `[[class]]`.
     pub fn class(self, name: &str, keys: &str) -> Self {
         self.stanza("class", &[("name", name)], keys)

@@ -30,9 +30,9 @@ pub(crate) const FRAGMENTS_MAX: usize = 32;
 impl Feed {
     /// Calls [`HostHalf::arrange`](godwit_function::HostHalf::arrange) of a function if packets are
     /// pending, or if the time has come at which the function asked to be called. Then executes the
-    /// steps that the function returned.
+    /// steps that the function returned. At most the first `ready` packets are arranged.
     #[cold]
-    pub(super) fn arrange(&mut self, core: &mut Core, function: usize, iteration: &Iteration) {
+    pub(super) fn arrange(&mut self, core: &mut Core, function: usize, iteration: &Iteration, ready: usize) {
         let Self { inputs, created, waits, .. } = self;
         let input = &mut inputs[function];
         let (now_ns, live) = (iteration.packets_ns, !iteration.is_replay);
@@ -42,8 +42,8 @@ impl Feed {
         }
         // Packets wait for the buffers of their fragments.
         let count = match core.region.free_packets() / FRAGMENTS_MAX {
-            room if *waits => input.pending.len().min(room),
-            _ => input.pending.len(),
+            room if *waits => ready.min(room),
+            _ => ready,
         };
         if count == 0 && !input.pending.is_empty() {
             return;

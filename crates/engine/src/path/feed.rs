@@ -21,6 +21,8 @@ pub(crate) struct Feed {
     /// Whether packets wait until there are buffers for their fragments. They do if no port is
     /// live.
     pub(crate) waits: bool,
+    /// Whether packets of a replay wait until their results no longer depend on packets in flight.
+    pub(crate) settles: bool,
     /// Packets that a function finished on the CPU before its kernel. They go to their next stage
     /// without a bin.
     pub(crate) done: Done,
@@ -109,7 +111,7 @@ impl Feed {
     /// fragments.
     pub(crate) fn new(host_halves: Vec<Option<Box<dyn HostHalf>>>, waits: bool) -> Self {
         let inputs = host_halves.into_iter().map(Input::new).collect();
-        Self { inputs, waits, done: Done::default(), created: Vec::new() }
+        Self { inputs, waits, settles: true, done: Done::default(), created: Vec::new() }
     }
 
     /// Returns the part of `function` that runs on the CPU, if it has one.
@@ -168,10 +170,20 @@ impl Feed {
         input.taken = 0;
         input.prepared.clear();
         input.work.clear();
+        let ready = match &mut input.host_half {
+            Some(host_half) if iteration.is_replay && self.settles && input.prepares => {
+                host_half.ready(&core.region, &input.pending)
+            }
+            _ => input.pending.len(),
+        };
         if input.arranges {
-            self.arrange(core, function, iteration);
+            self.arrange(core, function, iteration, ready);
         } else {
-            std::mem::swap(&mut input.prepared, &mut input.pending);
+            if ready < input.pending.len() {
+                input.prepared.extend(input.pending.drain(..ready));
+            } else {
+                std::mem::swap(&mut input.prepared, &mut input.pending);
+            }
             if input.reads_time {
                 input.set_time(core, iteration);
             }

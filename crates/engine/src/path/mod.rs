@@ -246,6 +246,7 @@ impl Worker {
         if self.collect.is_empty() && self.exit.is_idle() {
             self.exit.stop_waiting();
             self.feed.waits = false;
+            self.feed.settles = false;
         }
     }
 

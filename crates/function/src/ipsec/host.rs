@@ -9,6 +9,7 @@ use godwit_packet::{BUCKETS, Region, verdict_of_all};
 use super::arrange::Arranger;
 use super::burst::Burst;
 use super::database::{Database, Decided, Decision};
+use super::in_flight::InFlight;
 use super::state::States;
 use super::{DROP_WRONG_WORKER, parameter, sa_and_sequence};
 use crate::columns::{Slots, WorkColumns};
@@ -29,6 +30,8 @@ pub(super) struct IpsecHost {
     columns: WorkColumns,
     /// State for splitting, joining and creating packets, if the configuration needs it.
     arranger: Option<Box<Arranger>>,
+    /// Inbound packets in flight. The value is `None` unless the run is a replay.
+    in_flight: Option<Box<InFlight>>,
 }
 
 impl IpsecHost {
@@ -41,6 +44,7 @@ impl IpsecHost {
             burst: Burst::default(),
             columns: WorkColumns::default(),
             arranger: arranges.then(Box::default),
+            in_flight: None,
         }
     }
 
@@ -150,6 +154,7 @@ impl IpsecHost {
                 *decision = self.database.apply_port(*decision, descriptor.port);
             }
         }
+        let first = work.len();
         let mut slots = work.grow(descriptors.len());
         let mut done = 0;
         while done < descriptors.len() {
@@ -158,6 +163,9 @@ impl IpsecHost {
             done += self.number_others(&burst.decisions[done..], &descriptors[done..], slots.from(done));
         }
         self.burst = burst;
+        if let Some(in_flight) = &mut self.in_flight {
+            in_flight.prepared((first..work.len()).map(|packet| work.at(packet)));
+        }
     }
 }
 
@@ -172,6 +180,10 @@ impl HostHalf for IpsecHost {
 
     fn prepare_columns(&mut self, region: &Region, descriptors: &[Descriptor], work: &mut WorkColumns) {
         self.prepare_all(region, descriptors, work);
+    }
+
+    fn ready(&mut self, region: &Region, descriptors: &[Descriptor]) -> usize {
+        self.in_flight.get_or_insert_default().ready(&self.database, region, descriptors)
     }
 
     fn arranges(&self) -> bool {
@@ -192,6 +204,9 @@ impl HostHalf for IpsecHost {
     fn complete(&mut self, variant: u8, descriptors: &[Descriptor], parameters: &[u64], outcomes: &mut [Outcome]) {
         let states = &self.database.states;
         let is_inbound = variant & 1 == 1;
+        if let Some(in_flight) = self.in_flight.as_mut().filter(|_| is_inbound) {
+            in_flight.completed(parameters);
+        }
         if verdict_of_all(outcomes).is_some_and(|verdict| verdict != VERDICT_DROP) {
             // Encapsulated packets need no further work.
             if is_inbound {

@@ -30,6 +30,7 @@ mod frame;
 pub mod fuzz;
 mod grants;
 mod host;
+mod in_flight;
 mod keepalive;
 mod key;
 pub mod key_area;

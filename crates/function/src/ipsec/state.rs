@@ -156,6 +156,17 @@ impl Hot {
     }
 }
 
+/// How the check of an inbound packet depends on earlier packets in flight ([`States::forecast`]).
+pub(super) enum Forecast {
+    /// The result is the same in any case, and the packet does not reach the kernel or is not
+    /// checked for replays.
+    Settled,
+    /// The check finds this sequence number, unless a packet in flight has the same one.
+    Number(u64),
+    /// The result depends on the packets in flight.
+    Open,
+}
+
 /// Number of replay rings that are allocated together, when the first of their SAs is used. The
 /// rings belong to SAs with the same steering bucket.
 const RINGS: usize = 32;
@@ -325,6 +336,39 @@ impl States {
             return Err(self.replayed(index));
         }
         Ok((facts.variant(), sequence))
+    }
+
+    /// Predicts the result of [`States::check`] for any outcome of the packets in flight.
+    /// `in_flight` is their largest sequence number, or `None` if there are no packets in flight.
+    pub(super) fn forecast(&self, index: u32, sequence_low: u32, in_flight: Option<u64>) -> Forecast {
+        let facts = self.hot(index).facts();
+        let window = facts.window();
+        if facts.is(SaFacts::ENDED) {
+            return Forecast::Settled;
+        }
+        if facts.is(SaFacts::LIMITED) {
+            // Packets in flight may end the SA.
+            return if in_flight.is_some() { Forecast::Open } else { Forecast::Number(sequence_low.into()) };
+        }
+        if window == 0 {
+            return Forecast::Settled;
+        }
+        let largest = self.hot(index).sequence();
+        let later = in_flight.map_or(largest, |in_flight| in_flight.max(largest));
+        let number = |largest| match facts.is(SaFacts::ESN) {
+            true => replay::infer(largest, sequence_low, window),
+            false => Some(sequence_low.into()),
+        };
+        let found = number(largest);
+        if found != number(later) {
+            return Forecast::Open;
+        }
+        let Some(sequence) = found.filter(|&sequence| sequence > 0) else { return Forecast::Settled };
+        let is_old = |largest: u64| sequence <= largest && largest - sequence >= window;
+        if is_old(largest) || sequence <= largest && self.ring(index).has(sequence) {
+            return Forecast::Settled;
+        }
+        if is_old(later) { Forecast::Open } else { Forecast::Number(sequence) }
     }
 
     /// Records an authentic packet of an inbound SA. Returns a drop reason if the packet is a

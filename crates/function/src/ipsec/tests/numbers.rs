@@ -101,6 +101,33 @@ fn a_second_copy_in_flight_is_dropped_when_it_completes() {
 }
 
 #[test]
+fn a_packet_of_a_replay_waits_if_packets_in_flight_could_change_its_check() {
+    let ready = |worker: &mut Worker, numbers: &[u32]| {
+        let frames: Vec<_> = numbers.iter().map(|number| esp_frame(*number)).collect();
+        let (region, descriptors) = region(&frames);
+        worker.host.ready(&region, &descriptors)
+    };
+    let function = ipsec(&sa("east", 0x2001, "in", "replay_window = 32"));
+    let mut worker = Worker::new(&function);
+    assert_eq!(ready(&mut worker, &[5, 6, 5, 7]), 2, "the second copy waits for the first one");
+    assert_eq!([5, 6].map(|number| worker.prepare(number)), [Ok(5), Ok(6)]);
+    assert_eq!(ready(&mut worker, &[6]), 0, "a copy is in flight");
+    assert_eq!(ready(&mut worker, &[37, 7, 5]), 2, "the window covers 6 to 37 if 37 is authentic");
+    assert_eq!(ready(&mut worker, &[38, 7, 6, 39]), 2);
+    assert_eq!(ready(&mut worker, &[0, 7]), 2, "no packet has the number 0");
+    // The results are the same as with one packet at a time.
+    assert_eq!(worker.complete(6, Outcome::drop(DROP_AUTHENTICATION)), Err(DROP_AUTHENTICATION));
+    assert_eq!(worker.authentic(5), Ok(()));
+    assert_eq!(ready(&mut worker, &[5, 6, 7]), 3, "5 is a replay in any case");
+    assert_eq!([5, 6].map(|number| worker.prepare(number)), [Err(DROP_REPLAYED), Ok(6)]);
+    // Packets in flight may end an SA with a lifetime.
+    let function = ipsec(&sa("east", 0x2001, "in", "lifetime = { hard_packets = 2 }"));
+    assert_eq!(ready(&mut Worker::new(&function), &[1, 2]), 1);
+    let function = ipsec(&sa("east", 0x2001, "in", "replay_window = 0"));
+    assert_eq!(ready(&mut Worker::new(&function), &[1, 1, 0]), 3);
+}
+
+#[test]
 fn without_a_window_repeated_packets_pass() {
     let function = ipsec(&sa("east", 0x2001, "in", "replay_window = 0"));
     let mut worker = Worker::new(&function);
