@@ -27,6 +27,9 @@ const ESP: usize = 14 + 20;
 /// Size of the receive buffer of a socket that captures, in bytes.
 const SOCKET_BYTES: usize = 256 << 20;
 
+/// Largest number of new packets to a receiver between two kills.
+const MORE_MAX: usize = 1000;
+
 fn kills() -> usize {
     std::env::var("GODWIT_KILLS").ok().and_then(|text| text.parse().ok()).unwrap_or(4)
 }
@@ -232,7 +235,7 @@ fn no_packet_is_accepted_twice_after_kills() {
             let data = number.to_be_bytes();
             FrameBuilder::new().ipv4([10, 1, 0, 1], [10, 2, 0, 1]).udp([4000, 12345], &data)
         };
-        let frames: Vec<Vec<u8>> = (0..1000 * lives as u64 + 4000).map(inner).collect();
+        let frames: Vec<Vec<u8>> = (0..MORE_MAX as u64 * (lives as u64 + 1)).map(inner).collect();
         capture::write(&folder.join("plain.pcap"), &frames);
         let [plain, esp] = ["plain.pcap", "esp.pcap"].map(|name| folder.join(name).display().to_string());
         let peer = sender(&folder);
@@ -254,7 +257,7 @@ fn no_packet_is_accepted_twice_after_kills() {
         let watch = Watch::start("host", payload_number);
         let mut wire = raw_socket("far");
         let mut random = Random::new(0xacce);
-        let mut sent = 0;
+        let mut sent = 0_usize;
         for life in 0..=lives {
             let child = start(&config, &[], &[]);
             let attached = || ip("-d link show dev wan").contains("xdp");
@@ -262,19 +265,28 @@ fn no_packet_is_accepted_twice_after_kills() {
             while !attached() && started.elapsed() < Duration::from_secs(30) {
                 thread::sleep(Duration::from_millis(5));
             }
-            // Everything that an observer recorded, newest first, and then the traffic goes on.
-            let old = esp[..sent].iter().rev().take(3000);
-            let more = 200 + random.below(800) as usize;
-            for (index, frame) in old.chain(&esp[sent..sent + more]).enumerate() {
+            // Everything that an observer recorded, newest first, and then the traffic goes on. In
+            // between, recorded packets repeat.
+            let old = &esp[sent.saturating_sub(3000)..sent];
+            let more = 200 + random.below(MORE_MAX - 200);
+            let new = &esp[sent..sent + more];
+            let repeated = new.chunks(32).flat_map(|burst| burst.iter().chain(burst.iter().rev().take(8)));
+            let all: Vec<&Vec<u8>> = old.iter().rev().chain(repeated).collect();
+            // The kill comes at a random moment, while new packets arrive.
+            let killed_at = old.len() + random.below(all.len() - old.len());
+            let mut child = Some(child);
+            for (index, frame) in all.iter().enumerate() {
+                if let Some(child) = child.take_if(|_| index == killed_at && life < lives) {
+                    crash(child);
+                }
                 wire.write_all(frame).expect("the interface is up");
-                if index % 50 == 0 {
+                // New packets arrive so slowly that their numbers become durable in between.
+                if index % if index < old.len() { 50 } else { 10 } == 0 {
                     thread::sleep(Duration::from_micros(300));
                 }
             }
             sent += more;
-            if life < lives {
-                crash(child);
-            } else {
+            if let Some(child) = child {
                 thread::sleep(Duration::from_millis(300));
                 kill(Pid::from_raw(child.id() as i32), Signal::SIGTERM).expect("it runs");
                 let output = child.wait_with_output().expect("it ends");
@@ -284,8 +296,8 @@ fn no_packet_is_accepted_twice_after_kills() {
         let (numbers, repeated) = watch.finish();
         eprintln!("{lives} kills: {sent} packets sent, {} accepted, {repeated} accepted twice", numbers.count);
         assert_eq!(repeated, 0);
-        // The number of packets above the ceilings depends on the speed of the machine. The first
-        // life accepts all of its packets.
-        assert!(numbers.count >= 200, "{} of {sent} accepted", numbers.count);
+        // The number of packets above the ceilings depends on the speed of the machine. The last
+        // life is not killed, and accepts most of its packets.
+        assert!(numbers.count >= 100, "{} of {sent} accepted", numbers.count);
     });
 }
