@@ -15,6 +15,9 @@ fi
 targets=("$@")
 [ ${#targets[@]} -gt 0 ] || mapfile -t targets < <(cargo +nightly fuzz list)
 
+# Only clang compiles the kernels with coverage counters for libFuzzer.
+if [ -z "${CC:-}" ] && command -v clang >/dev/null; then export CC=clang; fi
+
 failed=0
 log=$(mktemp)
 trap 'rm -f "$log"' EXIT

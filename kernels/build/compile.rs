@@ -8,6 +8,9 @@ use crate::levels::{GENERIC_LEVELS, NATIVE_FEATURES, NATIVE_FLAGS, X86_64_LEVELS
 use crate::sources::CpuText;
 use crate::write;
 
+/// Flag of clang that counts branches for libFuzzer.
+const COVERAGE: &str = "-fsanitize-coverage=inline-8bit-counters,pc-table";
+
 /// Compiles the kernels once per x86-64 level. Also compiles the kernels that use AVX-512 directly.
 pub(super) fn compile(root: &Path, out: &Path, cpu: &CpuText) {
     let x86_64 = env::var("CARGO_CFG_TARGET_ARCH").is_ok_and(|arch| arch == "x86_64");
@@ -112,7 +115,22 @@ pub(super) fn compiler(root: &Path, out: &Path) -> cc::Build {
         // perf attribute this time to callers.
         .flag("-fno-omit-frame-pointer")
         .cargo_metadata(true);
+    if env::var_os("CARGO_CFG_FUZZING").is_some() {
+        add_coverage(&mut build);
+    }
     build
+}
+
+/// Lets libFuzzer count the branches of the kernels. At a higher optimisation level, clang takes
+/// minutes per x86-64 level with sanitizers.
+fn add_coverage(build: &mut cc::Build) {
+    build.opt_level(1);
+    if build.is_flag_supported(COVERAGE).unwrap_or(false) {
+        // clang also warns about unused functions in headers.
+        build.flag(COVERAGE).flag("-Wno-unused-function");
+    } else {
+        println!("cargo::warning=libFuzzer does not see the branches of kernels: set CC=clang");
+    }
 }
 
 /// Appends Rust declarations of the C functions of one x86-64 level to `externs`. Appends the

@@ -252,6 +252,28 @@ pub fn ipv4_frame(data: &[u8]) {
     }
 }
 
+/// Fuzzes the function `template`. `data` is a frame. The kernel and the reference implementation
+/// must agree.
+pub fn template_frame(data: &[u8]) {
+    thread_local! {
+        static FUNCTION: RefCell<Gateway> = RefCell::new(Gateway::new(build("template", "")));
+    }
+    if data.len() <= FRAME_BYTES_MAX {
+        FUNCTION.with_borrow_mut(|function| function.pass(0, data));
+    }
+}
+
+/// Fuzzes the function `echo`. `data` is a frame. The kernel and the reference implementation must
+/// agree.
+pub fn echo_frame(data: &[u8]) {
+    thread_local! {
+        static FUNCTION: RefCell<Gateway> = RefCell::new(Gateway::new(build("echo", "")));
+    }
+    if data.len() <= FRAME_BYTES_MAX {
+        FUNCTION.with_borrow_mut(|function| function.pass(0, data));
+    }
+}
+
 /// Fuzzes the search of payloads. `data` is a frame. The kernel and the reference implementation
 /// must agree.
 pub fn dpi_frame(data: &[u8]) {

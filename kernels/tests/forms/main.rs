@@ -8,6 +8,7 @@
 //! | `cuda` | CUDA text, compiled by NVRTC but not run |
 //! | `emulation` | CUDA text, compiled by g++ and run on the CPU |
 //! | `races` | the same, under the thread sanitizer |
+//! | `sanitized` | CPU levels, gopt and AVX-512, under the address sanitizer |
 //! | `dpi_group` | `dpi` with several lanes for one packet |
 
 mod common;
@@ -18,3 +19,4 @@ mod emulation;
 mod native;
 mod opencl;
 mod races;
+mod sanitized;

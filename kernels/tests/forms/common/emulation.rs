@@ -232,12 +232,12 @@ fn accesses_in_a_warp(report: &str) -> Option<[Access<'_>; 2]> {
     same_warp.then(|| [later, earlier].map(|(kind, function)| Access { kind, function }))
 }
 
-fn bytes_of<T: Copy>(values: &[T]) -> &[u8] {
+pub(crate) fn bytes_of<T: Copy>(values: &[T]) -> &[u8] {
     // SAFETY: integers and the structs of the ABI have no padding.
     unsafe { slice::from_raw_parts(values.as_ptr().cast(), size_of_val(values)) }
 }
 
-fn fill<T: Copy>(values: &mut [T], bytes: &[u8]) {
+pub(crate) fn fill<T: Copy>(values: &mut [T], bytes: &[u8]) {
     assert_eq!(size_of_val(values), bytes.len());
     // SAFETY: the structs contain only integers, so all bytes are valid values.
     unsafe { slice::from_raw_parts_mut(values.as_mut_ptr().cast(), bytes.len()) }.copy_from_slice(bytes);

@@ -1,0 +1,167 @@
+//! Forms of the kernels for CPUs, compiled with the address and undefined-behaviour sanitizers, and
+//! compared with the kernels of the library. A kernel may only access the buffers of its bin.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use godwit_kernels::{GROUP_MAX, levels, natives};
+use godwit_test_support::skip;
+
+use crate::common::batch::Batch;
+use crate::common::chunk::{Chunk, parts};
+use crate::common::emulation::{bytes_of, fill};
+use crate::common::ipsec::ipsec_parts;
+use crate::common::ipsec_suites::suite_parts;
+use crate::common::ipv6::ipv6_parts;
+use crate::common::ndn::ndn_part;
+
+/// Form of the kernels.
+#[derive(Clone, Copy, Debug, Default)]
+struct Form {
+    /// Number of packets that gopt interleaves.
+    group: u32,
+    /// Whether AVX-512 forms run where there are some.
+    is_native: bool,
+}
+
+fn has_native() -> bool {
+    natives().iter().any(|native| native.supported())
+}
+
+/// Program with sanitizers.
+struct Sanitized {
+    folder: PathBuf,
+}
+
+impl Sanitized {
+    /// Compiles the kernels for the highest level of this CPU, and the AVX-512 forms if it has
+    /// AVX-512. Returns `None` and reports a skipped test if the compiler has no sanitizers.
+    fn build() -> Option<Self> {
+        let level = levels().iter().rfind(|level| level.supported())?;
+        let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join("sanitized");
+        fs::create_dir_all(&folder).unwrap();
+        let built = Self { folder };
+        let suffix = level.name.replace('-', "_");
+        let root = Path::new(env!("CARGO_MANIFEST_DIR"));
+        let out = Path::new(env!("OUT_DIR"));
+        if !built.compile(&["-x", "c", "/dev/null"], "probe.o") {
+            skip("kernels under sanitizers need a C compiler with sanitizers");
+            return None;
+        }
+        let kernels = out.join(&suffix).join("cpu.c").display().to_string();
+        let define = format!("-DGW_LEVEL={suffix}");
+        assert!(built.compile(&[&[&*kernels, &*define][..], level.flags].concat(), "cpu.o"), "{kernels}");
+        let mut sources = vec![root.join("tests/forms/sanitized/program.c").display().to_string()];
+        sources.extend(["cpu.o"].map(|object| built.folder.join(object).display().to_string()));
+        let define = format!("-DRUN_BIN=gw_run_bin_{suffix}");
+        let mut arguments = vec![define.as_str()];
+        if has_native() {
+            let native = root.join("native.c").display().to_string();
+            // With optimisation, compilers take minutes for this file with sanitizers.
+            assert!(built.compile(&[&[&*native, "-O0"][..], level.flags].concat(), "native.o"), "{native}");
+            sources.push(built.folder.join("native.o").display().to_string());
+            sources.push(root.join("covers.c").display().to_string());
+            arguments.push("-DNATIVE");
+        }
+        arguments.extend(sources.iter().map(String::as_str));
+        assert!(built.run_compiler(&arguments, "program"), "program.c");
+        Some(built)
+    }
+
+    fn compile(&self, arguments: &[&str], output: &str) -> bool {
+        self.run_compiler(&[&["-c"][..], arguments].concat(), output)
+    }
+
+    /// Returns whether the compiler succeeds. Its messages go to standard error.
+    fn run_compiler(&self, arguments: &[&str], output: &str) -> bool {
+        let root = Path::new(env!("CARGO_MANIFEST_DIR"));
+        let mut command = Command::new("cc");
+        command.args(["-std=c11", "-O1", "-g", "-w", "-fno-strict-aliasing", "-fno-math-errno"]);
+        command.args(["-fsanitize=address,undefined", "-fno-sanitize-recover=all", "-I"]).arg(root);
+        command.arg("-I").arg(Path::new(env!("OUT_DIR")).join("include"));
+        let status = command.args(arguments).arg("-o").arg(self.folder.join(output)).status();
+        status.is_ok_and(|status| status.success())
+    }
+
+    /// Runs a chunk in a form. Returns its packets.
+    fn run(&self, chunk: &Chunk, form: Form) -> Batch {
+        let mut batch = chunk.batch.clone();
+        let header = [
+            batch.arena.bytes().len(),
+            chunk.images.bytes().len(),
+            chunk.image_offsets.len(),
+            batch.descriptors.len(),
+            chunk.bins.len(),
+            form.group as usize,
+            usize::from(form.is_native),
+        ]
+        .map(|number| number as u64);
+        let parts = [
+            bytes_of(&header),
+            batch.arena.bytes(),
+            chunk.images.bytes(),
+            bytes_of(&chunk.image_offsets),
+            bytes_of(&batch.descriptors),
+            bytes_of(&batch.parameters),
+            bytes_of(&batch.outcomes),
+            bytes_of(&chunk.bins),
+        ];
+        let [input, output] = ["input", "output"].map(|name| self.folder.join(name));
+        fs::write(&input, parts.concat()).unwrap();
+        let mut command = Command::new(self.folder.join("program"));
+        let result = command.args([&input, &output]).env("ASAN_OPTIONS", "detect_leaks=0").output().unwrap();
+        assert!(result.status.success(), "{form:?}: {}", String::from_utf8_lossy(&result.stderr));
+        let bytes = fs::read(&output).unwrap();
+        let (arena, rest) = bytes.split_at(batch.arena.bytes().len());
+        let (descriptors, outcomes) = rest.split_at(size_of_val(batch.descriptors.as_slice()));
+        batch.arena.bytes_mut().copy_from_slice(arena);
+        fill(&mut batch.descriptors, descriptors);
+        fill(&mut batch.outcomes, outcomes);
+        batch
+    }
+
+    /// Asserts that the kernels with sanitizers give the results of the library.
+    fn assert_same(&self, chunk: &Chunk, form: Form) {
+        let (batch, expected) = (self.run(chunk, form), chunk.run_on_cpu());
+        for (index, outcome) in expected.outcomes.iter().enumerate() {
+            let context = format!("packet {index} of {}, {form:?}", chunk.name_of(index));
+            assert_eq!(batch.outcomes[index], *outcome, "{context}");
+            assert_eq!(batch.descriptors[index], expected.descriptors[index], "{context}");
+            assert!(batch.buffer(index) == expected.buffer(index), "{context}: the buffers differ");
+        }
+    }
+}
+
+fn all_functions(packets: usize, bin_packets: &[usize]) -> Chunk {
+    let all = parts(packets).into_iter().chain(ipsec_parts(packets, 5)).chain(ipv6_parts(packets, 7));
+    Chunk::new(all.chain([ndn_part(packets, 7)]).collect(), bin_packets)
+}
+
+#[test]
+fn every_form_for_cpus_stays_within_its_buffers() {
+    let Some(sanitized) = Sanitized::build() else { return };
+    for group in [0, 1, 7, GROUP_MAX] {
+        sanitized.assert_same(&all_functions(600, &[33, 1, 256, 2, 32, 31]), Form { group, ..Form::default() });
+    }
+    sanitized.assert_same(&Chunk::new(suite_parts(60, 7), &[33, 1, 7]), Form::default());
+    if has_native() {
+        for (seed, bins) in [(7, &[33, 1, 7, 64][..]), (9, &[256]), (11, &[16, 17, 15])] {
+            let form = Form { is_native: true, ..Form::default() };
+            // These tables lack the powers that GHASH needs here. `native` compares results.
+            sanitized.run(&Chunk::new(suite_parts(300, seed), bins), form);
+        }
+    } else {
+        skip("the CPU has no AVX-512");
+    }
+
+    // The sanitizers notice a kernel that reads behind its buffer: the descriptors claim buffers
+    // that end within the frame.
+    let mut chunk = Chunk::new(parts(4), &[4]);
+    for descriptor in &mut chunk.batch.descriptors {
+        (descriptor.room, descriptor.head, descriptor.length) = (1, 60, 60);
+    }
+    let found = std::panic::catch_unwind(|| sanitized.run(&chunk, Form::default()));
+    let message = *found.err().expect("the program fails").downcast::<String>().unwrap();
+    assert!(message.contains("use-after-poison"), "{message}");
+}
