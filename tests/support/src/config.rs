@@ -97,6 +97,27 @@ impl ConfigText {
         stages.windows(2).fold(self, |text, pair| text.edge(pair[0], pair[1]))
     }
 
+    /// Appends a router with the function `route` of kind `ipv4`, from synthetic port `from` to
+    /// synthetic port `to`. The route of 10.0.0.0/8 leads to the next hop `east`. `keys` belong to
+    /// port `from`, and `more` to the function.
+    pub fn router(self, from: &str, to: &str, keys: &str, more: &str) -> Self {
+        let macs = "destination_mac = \"02:00:00:00:01:01\"\nsource_mac = \"02:00:00:00:01:02\"";
+        self.port(from, "synthetic", keys)
+            .port(to, "synthetic", "")
+            .function("route", "ipv4", "")
+            .nested("next_hop", &format!("name = \"east\"\nport = \"{to}\"\n{macs}"))
+            .nested("route", "prefix = \"10.0.0.0/8\"\nnext_hop = \"east\"")
+            .raw(more)
+            .edge(from, "route")
+            .verdict_edge("route", "forward", "egress")
+    }
+
+    /// Appends a synthetic port `in` whose packets return to it through the function `back` of kind
+    /// `echo`.
+    pub fn echo(self) -> Self {
+        self.port("in", "synthetic", "rate = \"100kpps\"").function("back", "echo", "").path(&["in", "back", "in"])
+    }
+
     fn stanza(mut self, table: &str, texts: &[(&str, &str)], keys: &str) -> Self {
         self = self.raw(&format!("[[{table}]]"));
         for (key, text) in texts {

@@ -10,35 +10,17 @@ use std::time::{Duration, Instant};
 
 use common::running::Running;
 use common::{Finished, godwit, run};
+use godwit_test_support::ConfigText;
 use nix::fcntl::{FcntlArg, OFlag, fcntl};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use serde_json::Value;
 
-const ECHO: &str = r#"
-[[port]]
-name = "in"
-kind = "synthetic"
-rate = "100kpps"
-
-[[function]]
-name = "back"
-kind = "echo"
-
-[[chain]]
-from = "in"
-to = "back"
-
-[[chain]]
-from = "back"
-to = "in"
-"#;
-
 #[test]
 fn status_reports_counters_and_errors_are_one_sentence() {
     let folder = tempfile::tempdir().unwrap();
     let path = |name: &str| folder.path().join(name);
-    fs::write(path("echo.toml"), ECHO).unwrap();
+    fs::write(path("echo.toml"), echo()).unwrap();
     let control = path("control");
     let status = || {
         let mut command = godwit();
@@ -87,51 +69,23 @@ fn status_reports_counters_and_errors_are_one_sentence() {
     assert!(!control.exists());
 }
 
-const ROUTER: &str = r#"
-[[port]]
-name = "in"
-kind = "synthetic"
-rate = "200kpps"
-source = "198.51.100.0/24"
-destination = "10.0.0.0/16"
+fn echo() -> String {
+    ConfigText::new().echo().to_string()
+}
 
-[[port]]
-name = "out"
-kind = "synthetic"
-
-[[function]]
-name = "route"
-kind = "ipv4"
-
-[[function.next_hop]]
-name = "east"
-port = "out"
-destination_mac = "02:00:00:00:01:01"
-source_mac = "02:00:00:00:01:02"
-
-[[function.next_hop]]
-name = "nowhere"
-blackhole = true
-
-[[function.route]]
-prefix = "10.0.0.0/8"
-next_hop = "east"
-
-[[chain]]
-from = "in"
-to = "route"
-
-[[chain]]
-from = "route"
-verdict = "forward"
-to = "egress"
-"#;
+/// Router with packets for its route.
+fn router() -> String {
+    let keys = "rate = \"200kpps\"\nsource = \"198.51.100.0/24\"\ndestination = \"10.0.0.0/16\"";
+    ConfigText::new()
+        .router("in", "out", keys, "[[function.next_hop]]\nname = \"nowhere\"\nblackhole = true")
+        .to_string()
+}
 
 #[test]
 fn routes_change_while_packets_flow() {
     let folder = tempfile::tempdir().unwrap();
     let path = |name: &str| folder.path().join(name);
-    fs::write(path("router.toml"), ROUTER).unwrap();
+    fs::write(path("router.toml"), router()).unwrap();
     fs::write(path("more.txt"), "# hosts\n10.0.0.7 nowhere\n10.0.1.0/24\tnowhere ; a net\n").unwrap();
     let control = path("control");
     let route = |words: &[&str]| {
@@ -361,7 +315,7 @@ fn with_full_stderr(command: &mut Command) -> (Child, PipeReader) {
 fn a_full_standard_error_stops_neither_status_nor_sigterm() {
     let folder = tempfile::tempdir().unwrap();
     let path = |name: &str| folder.path().join(name);
-    fs::write(path("echo.toml"), ECHO).unwrap();
+    fs::write(path("echo.toml"), echo()).unwrap();
     let control = path("control");
     let mut command = godwit();
     command.arg("run").arg(path("echo.toml")).arg("--control").arg(&control);
@@ -385,7 +339,7 @@ fn a_full_standard_error_stops_neither_status_nor_sigterm() {
 fn a_client_that_does_not_read_does_not_delay_the_end() {
     let folder = tempfile::tempdir().unwrap();
     let path = |name: &str| folder.path().join(name);
-    fs::write(path("echo.toml"), ECHO).unwrap();
+    fs::write(path("echo.toml"), echo()).unwrap();
     let running = Running::start(&path("echo.toml"), &path("control"));
     let mut client = UnixStream::connect(path("control")).unwrap();
     client.write_all("{\"command\":\"status\"}\n".repeat(2000).as_bytes()).unwrap();
@@ -416,8 +370,11 @@ fn a_worker_that_hangs_is_reported_and_does_not_feed_the_watchdog() {
     let path = |name: &str| folder.path().join(name);
     let pipe = path("pipe");
     nix::unistd::mkfifo(&pipe, nix::sys::stat::Mode::S_IRUSR | nix::sys::stat::Mode::S_IWUSR).unwrap();
-    let config =
-        ECHO.replacen("[[function]]", "[[port]]\nname = \"out\"\nkind = \"pcap\"\nwrite = \"pipe\"\n\n[[function]]", 1);
+    let config = echo().replacen(
+        "[[function]]",
+        "[[port]]\nname = \"out\"\nkind = \"pcap\"\nwrite = \"pipe\"\n\n[[function]]",
+        1,
+    );
     let at = config.rfind("to = \"in\"").unwrap();
     fs::write(path("hang.toml"), format!("{}to = \"out\"\n", &config[..at])).unwrap();
     let _reader = fs::File::options().read(true).write(true).open(&pipe).unwrap();

@@ -11,62 +11,18 @@ use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
 use common::{Finished, conserved, godwit, run};
+use godwit_test_support::ConfigText;
 use serde_json::Value;
 
-const ECHO: &str = r#"
-[[port]]
-name = "in"
-kind = "synthetic"
-rate = "100kpps"
+fn echo() -> String {
+    ConfigText::new().echo().to_string()
+}
 
-[[function]]
-name = "back"
-kind = "echo"
-
-[[chain]]
-from = "in"
-to = "back"
-
-[[chain]]
-from = "back"
-to = "in"
-"#;
-
-const ROUTER: &str = r#"
-[[port]]
-name = "in"
-kind = "synthetic"
-rate = "200kpps"
-source = "198.51.100.0/24"
-destination = "10.0.0.0/16"
-
-[[port]]
-name = "out"
-kind = "synthetic"
-
-[[function]]
-name = "route"
-kind = "ipv4"
-
-[[function.next_hop]]
-name = "east"
-port = "out"
-destination_mac = "02:00:00:00:01:01"
-source_mac = "02:00:00:00:01:02"
-
-[[function.route]]
-prefix = "10.0.0.0/8"
-next_hop = "east"
-
-[[chain]]
-from = "in"
-to = "route"
-
-[[chain]]
-from = "route"
-verdict = "forward"
-to = "egress"
-"#;
+/// Router with packets for its route.
+fn router() -> String {
+    let keys = "rate = \"200kpps\"\nsource = \"198.51.100.0/24\"\ndestination = \"10.0.0.0/16\"";
+    ConfigText::new().router("in", "out", keys, "").to_string()
+}
 
 /// Process of a godwit without a configured socket. Drop kills it.
 struct Started(Option<Child>);
@@ -116,8 +72,8 @@ fn the_only_socket_and_the_only_function_need_no_name() {
     let folder = tempfile::tempdir().unwrap();
     let path = |name: &str| folder.path().join(name);
     let runtime = path("run");
-    fs::write(path("router.toml"), ROUTER).unwrap();
-    fs::write(path("echo.toml"), ECHO).unwrap();
+    fs::write(path("router.toml"), router()).unwrap();
+    fs::write(path("echo.toml"), echo()).unwrap();
     let asked = |words: &[&str]| run(&mut operator(&runtime, words));
     assert!(asked(&["status"]).refused().contains("no godwit answers in"));
 
@@ -168,7 +124,7 @@ fn the_socket_of_a_killed_godwit_is_not_in_the_way() {
     let folder = tempfile::tempdir().unwrap();
     let runtime = folder.path().join("run");
     let config = folder.path().join("echo.toml");
-    fs::write(&config, ECHO).unwrap();
+    fs::write(&config, echo()).unwrap();
     let asked = |words: &[&str]| run(&mut operator(&runtime, words));
     let killed = Started::new(&runtime, &config);
     soon(|| asked(&["status"]));
@@ -187,7 +143,7 @@ fn status_shows_the_last_seconds() {
     let folder = tempfile::tempdir().unwrap();
     let path = |name: &str| folder.path().join(name);
     let runtime = path("run");
-    fs::write(path("router.toml"), ROUTER).unwrap();
+    fs::write(path("router.toml"), router()).unwrap();
     let asked = |words: &[&str]| run(&mut operator(&runtime, words));
     let running = Started::new(&runtime, &path("router.toml"));
     let report: Value = loop {
@@ -237,7 +193,7 @@ fn metrics_are_served_on_a_unix_socket() {
     let folder = tempfile::tempdir().unwrap();
     let path = |name: &str| folder.path().join(name);
     let runtime = path("run");
-    fs::write(path("router.toml"), format!("[metrics]\nlisten = \"unix:metrics\"\n{ROUTER}")).unwrap();
+    fs::write(path("router.toml"), format!("[metrics]\nlisten = \"unix:metrics\"\n{}", router())).unwrap();
     let running = Started::new(&runtime, &path("router.toml"));
     soon(|| run(&mut operator(&runtime, &["status"])));
     let answer = get(UnixStream::connect(path("metrics")).unwrap(), "/metrics");
@@ -267,7 +223,7 @@ fn prometheus_scrapes_a_running_godwit() {
     let runtime = path("run");
     let free = || std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
     let (metrics, server) = (free(), free());
-    fs::write(path("router.toml"), format!("[metrics]\nlisten = \"{metrics}\"\n{ROUTER}")).unwrap();
+    fs::write(path("router.toml"), format!("[metrics]\nlisten = \"{metrics}\"\n{}", router())).unwrap();
     let scrape = format!(
         "scrape_configs:\n- job_name: godwit\n  scrape_interval: 1s\n  static_configs:\n  - targets: [\"{metrics}\"]\n"
     );

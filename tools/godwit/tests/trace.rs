@@ -10,60 +10,17 @@ use std::process::{Command, Stdio};
 
 use common::running::Running;
 use common::{Finished, godwit, listing, run};
-use godwit_test_support::Peer;
+use godwit_test_support::{ConfigText, Peer};
 use serde_json::{Value, json};
 
-const GATEWAY: &str = r#"
-[engine]
-workers = 2
-pin = false
-
-[[port]]
-name = "lan"
-kind = "synthetic"
-rate = "100kpps"
-flows = 200
-destination = "10.0.0.0/12"
-
-[[port]]
-name = "wan"
-kind = "synthetic"
-
-[[function]]
-name = "route"
-kind = "ipv4"
-
-[[function.next_hop]]
-name = "there"
-port = "wan"
-destination_mac = "02:00:00:00:00:07"
-source_mac = "02:00:00:00:00:08"
-
-[[function.next_hop]]
-name = "hole"
-blackhole = true
-
-[[function.route]]
-prefix = "10.0.0.0/9"
-next_hop = "there"
-
-[[function.route]]
-prefix = "10.8.0.0/13"
-next_hop = "hole"
-
-[[class]]
-name = "branch"
-destination = "10.2.0.0/15"
-
-[[chain]]
-from = "lan"
-to = "route"
-
-[[chain]]
-from = "route"
-verdict = "forward"
-to = "egress"
-"#;
+/// Router on two workers. Half of the packets go to a blackhole.
+fn gateway() -> String {
+    let hole = "[[function.next_hop]]\nname = \"hole\"\nblackhole = true\n\
+                [[function.route]]\nprefix = \"10.8.0.0/13\"\nnext_hop = \"hole\"";
+    let packets = "rate = \"100kpps\"\nflows = 200\ndestination = \"10.0.0.0/12\"";
+    let config = ConfigText::new().engine("workers = 2").router("lan", "wan", packets, hole);
+    config.class("branch", "destination = \"10.2.0.0/15\"").to_string()
+}
 
 /// A client that implements the protocol of the control socket.
 struct Client(BufReader<UnixStream>);
@@ -95,7 +52,7 @@ fn counter(report: &Value, name: &str) -> u64 {
 fn packets_of_a_running_godwit() {
     let folder = tempfile::tempdir().unwrap();
     let path = |name: &str| folder.path().join(name);
-    fs::write(path("gateway.toml"), GATEWAY).unwrap();
+    fs::write(path("gateway.toml"), gateway()).unwrap();
     let control = path("control");
     let printed = run(&mut trace(&control));
     assert!(printed.refused().contains("no godwit answers at"), "{printed:?}");
@@ -206,8 +163,8 @@ fn fields(tshark: &Peer, capture: &Path, fields: &[&str]) -> Vec<Vec<String>> {
 fn a_replay_is_traced_into_a_capture() {
     let folder = tempfile::tempdir().unwrap();
     let path = |name: &str| folder.path().join(name);
-    fs::write(path("gateway.toml"), GATEWAY).unwrap();
-    let limited = GATEWAY.replace("rate = \"100kpps\"", "packets = 300");
+    fs::write(path("gateway.toml"), gateway()).unwrap();
+    let limited = gateway().replace("rate = \"100kpps\"", "packets = 300");
     let made = limited.replace(
         "[[port]]\nname = \"wan\"\nkind = \"synthetic\"",
         "[[port]]\nname = \"wan\"\nkind = \"pcap\"\nwrite = \"in.pcap\"",
