@@ -25,6 +25,22 @@
 //! | `scan.rs` | search with an image, in Rust |
 //! | `native.rs` | search with an image, in C (`c/scan.c`), for every CPU and with AVX-512 |
 //! | `reference.rs` | search without an image |
+//!
+//! ```
+//! use godwit_literal::{Frequencies, Pattern, build};
+//!
+//! let patterns = [b"passwd".as_slice(), b"GET"].map(|bytes| Pattern {
+//!     bytes: bytes.to_vec(),
+//!     nocase: false,
+//! });
+//! let image = build(&patterns, &Frequencies::new(), 1);
+//!
+//! // A match consists of the index of the pattern and the text offset after the match.
+//! let mut matches = Vec::new();
+//! image.scan(b"GET /etc/passwd", |pattern, end| matches.push((pattern, end)));
+//! matches.sort_unstable();
+//! assert_eq!(matches, [(0, 15), (1, 3)]);
+//! ```
 
 #![deny(unsafe_code)]
 
