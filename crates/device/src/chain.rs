@@ -21,21 +21,20 @@ use crate::program::{AccessNeeds, Program};
 /// ([`Device::update_chain`](crate::Device::update_chain)).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct DeviceChain {
-    /// Number of rows in the device's table of next functions. Each class of packets has one row.
+    /// Number of rows in the device's table of next functions. The table has one row per class of
+    /// packets.
     table_rows: usize,
     /// Rows of the table that belong to this chain.
     own_rows: Range<usize>,
     /// Number of rows in use, at the start of `own_rows`.
     rows: usize,
     verdicts: usize,
-    /// The next function for each combination of function, packet class and verdict. Each element
-    /// encodes a rank and a function index, or is `HOP_NONE` if the packet leaves the device.
+    /// Next function for each combination of function, packet class and verdict. `HOP_NONE` means
+    /// that the packet leaves the device.
     hops: Vec<u32>,
-    /// For each function, whether the host needs no packets that leave the device at this function
-    /// or a later one. The device does not copy such packets back.
+    /// Marks each function after which the host does not need the packets back.
     unneeded: Vec<bool>,
-    /// Whether the device reserves memory for a table even if this chain connects no functions. A
-    /// later chain can then use this memory.
+    /// Whether the device reserves table memory for a later chain.
     reserves_table: bool,
 }
 
@@ -48,9 +47,8 @@ impl DeviceChain {
         Self { table_rows: rows, own_rows: 0..rows, rows, verdicts, hops, unneeded, reserves_table: false }
     }
 
-    /// Places the chain in the rows `own_rows` of a larger table on the device, which has
-    /// `table_rows` rows. [`Bin::row`](godwit_abi::Bin::row) is an index into all rows of the
-    /// table.
+    /// Places the chain in the rows `own_rows` of the device's table. The table has `table_rows`
+    /// rows in total, and [`Bin::row`](godwit_abi::Bin::row) is an index into all of them.
     ///
     /// # Panics
     /// Panics if the chain does not fit into `own_rows`, or if the table has more than 256 rows.
@@ -60,16 +58,15 @@ impl DeviceChain {
         Self { own_rows, table_rows, ..self }
     }
 
-    /// Makes the device reserve memory for a table even if no functions are connected. A later
-    /// chain can then use this memory.
+    /// Makes the device reserve table memory for a later chain, even if this chain connects no
+    /// functions.
     pub fn reserve_table(&mut self) {
         self.reserves_table = true;
     }
 
     /// Makes packets continue with the function `to` after the function `from` returns `verdict`.
-    /// The connection applies to the packet class with the row `row` of this chain. Functions run
-    /// in the order of their ranks. `rank` is the rank of `to`, and must be smaller than the ranks
-    /// of all functions that follow `to`.
+    /// The connection applies only to the packet class `row`. Functions run in ascending order of
+    /// their ranks. The rank of `to` is `rank`, and later functions must have higher ranks.
     ///
     /// # Panics
     /// Panics if the function, row or verdict does not exist, or if the rank is 0 or greater than
@@ -79,15 +76,14 @@ impl DeviceChain {
         self.hops[(from * self.rows + row) * self.verdicts + verdict] = u32::from(rank) << 16 | to as u32;
     }
 
-    /// Records that the host needs no packets that leave the device at the function `instance` or a
-    /// later function. The device then does not copy these packets back.
+    /// Stops the device from copying packets back if they leave it at the function `instance` or at
+    /// a later function.
     pub fn skip_copy_back(&mut self, instance: usize) {
         self.unneeded[instance] = true;
     }
 
-    /// Returns the next function of a packet for which the function `from` returned `verdict`.
-    /// Returns `None` if the packet leaves the device. `row` is the row of the packet's class in
-    /// the table on the device.
+    /// Returns the function that follows `from` after the verdict `verdict`. Returns `None` if the
+    /// packet leaves the device. `row` is the table row of the packet's class.
     #[inline]
     pub fn next(&self, from: usize, row: u8, verdict: u8) -> Option<usize> {
         let (row, verdict) = (usize::from(row).wrapping_sub(self.own_rows.start), usize::from(verdict));
@@ -100,7 +96,7 @@ impl DeviceChain {
         }
     }
 
-    /// Returns whether any verdict of the function `from` leads to a next function on the device.
+    /// Returns whether any function follows the function `from` on the device.
     pub fn continues(&self, from: usize) -> bool {
         self.row_hops(from).any(|hop| hop != HOP_NONE)
     }
@@ -136,7 +132,7 @@ impl DeviceChain {
         self.hops[from * of_instance..][..of_instance].iter().copied()
     }
 
-    /// Returns the function `from`, and all functions that packets can reach from it on the device.
+    /// Returns the function `from` and all functions that may follow it on the device.
     fn reached(&self, from: usize) -> Vec<usize> {
         let mut reached = vec![from];
         let mut at = 0;
@@ -179,8 +175,7 @@ impl DeviceChain {
         image
     }
 
-    /// Returns the parts of the device's table that belong to this chain, including unused rows.
-    /// Each part consists of an offset and bytes.
+    /// Returns the parts of the device's table that belong to this chain, as offsets and bytes.
     pub(crate) fn parts(&self) -> Vec<(usize, Vec<u8>)> {
         let instances = self.unneeded.len();
         let hops_at = size_of::<Chain>() + instances * size_of::<ChainStage>();
@@ -207,8 +202,8 @@ impl DeviceChain {
         loop {
             let needs = Self::needs(Some(&self), programs);
             let beyond = (0..programs.len()).filter(|&instance| !needs[instance].are_within(&reserved[instance]));
-            // Connections of later functions are removed first, because this may be sufficient for
-            // the earlier functions.
+            // Without the connections of a later function, an earlier function may need fewer
+            // bytes.
             let Some(instance) = beyond.max_by_key(|&instance| rank_of(&self, instance)) else { return Ok(self) };
             if !self.continues(instance) {
                 return Err(instance);
@@ -218,8 +213,7 @@ impl DeviceChain {
         }
     }
 
-    /// Returns which bytes of a packet the device needs, for each function at which packets enter
-    /// the device.
+    /// Returns which bytes of a packet each function and its successors on the device access.
     pub(crate) fn needs(chain: Option<&Self>, programs: &[Arc<dyn Program>]) -> Vec<AccessNeeds> {
         let all = |head: usize| {
             let mut needs = AccessNeeds::of(&*programs[head]);
@@ -229,8 +223,8 @@ impl DeviceChain {
                 assert!(other.writes_bytes != u16::MAX, "a connected function must not move frames");
                 needs.reads_bytes = needs.reads_bytes.max(other.reads_bytes);
                 needs.writes_bytes = needs.writes_bytes.max(other.writes_bytes);
-                // If the first function may move the start of the frame, the position of the bytes
-                // that a later function reads is unknown.
+                // If a function may move the start of the frame, the offsets of later reads are
+                // unknown.
                 if needs.writes_bytes == u16::MAX {
                     needs.reads_bytes = u16::MAX;
                 }

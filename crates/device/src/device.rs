@@ -72,7 +72,7 @@ pub trait Lane: Send {
     /// last. The result is empty if the device does not measure these times.
     fn bin_times(&self) -> &[BinTime];
 
-    /// Returns how many batches of each packet function every persistent work-group received, as
+    /// Returns how many batches each persistent work-group received for each packet function, as
     /// `[group][program]`. The result is empty without persistent work-groups.
     fn bins_by_group(&self) -> Vec<Vec<u64>> {
         Vec::new()
@@ -97,16 +97,16 @@ pub trait Device: Send + Sync {
         Mode::Launch
     }
 
-    /// Returns the reason if the device does not support the requested mode and uses another mode.
-    /// The reason is one sentence.
+    /// Returns the reason, in one sentence, if the device cannot use the requested mode and uses
+    /// another mode.
     fn fallback(&self) -> Option<&str> {
         None
     }
 
     /// Returns whether the device runs [the function chain](crate::DeviceOptions::chain) with which
     /// it was opened. In this case, the device sets [`Chunk::ran_chain`] in submissions that it
-    /// returns. `trails` then records the functions that each packet passed, and the outcome of a
-    /// packet is the result of the last function.
+    /// returns. Such a submission records the functions that each packet passed, and the outcome of
+    /// the last one.
     fn runs_chain(&self) -> bool {
         false
     }

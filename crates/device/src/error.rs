@@ -6,7 +6,6 @@ use serde::{Serialize, Serializer};
 /// Errors of devices.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
-    // The operator can resolve the following errors by a change of the configuration.
     /// The configuration names a device that this machine does not have.
     #[error("device `{id}` does not exist on this machine; `godwit devices` lists the available devices")]
     Absent {
@@ -49,7 +48,6 @@ pub enum Error {
         /// Name of the function.
         function: String,
     },
-    // The driver causes the following errors.
     /// The compiler of the device rejects the kernels. The cause is either the driver or the
     /// kernels.
     #[error("the kernels do not compile for device `{id}` (driver {driver}); try another driver version: {log}")]
@@ -71,7 +69,6 @@ pub enum Error {
         /// The driver's error.
         reason: String,
     },
-    // The caller must handle the packets that the following errors return.
     /// The device accepted a submission and failed to finish it. All other submissions in flight
     /// still return from [`Lane::poll`](crate::Lane::poll), either finished or with this error.
     #[error("device `{id}` failed with {} packets in flight: {reason}", .chunk.packets)]
@@ -97,7 +94,6 @@ pub enum Error {
         /// and the length of frames. The descriptors still refer to the same buffers.
         chunks: Vec<Chunk>,
     },
-    // A bug in the calling code causes the following error.
     /// A submission refers to a function, a packet or an array element that does not exist.
     #[error("chunk refused: {reason}")]
     Chunk {

@@ -35,10 +35,9 @@ pub struct Capabilities {
 /// A device other than the CPU.
 #[derive(Clone, Debug, Serialize)]
 pub struct Found {
-    /// Properties of a device. OpenCL devices are numbered over all platforms in the order of the
-    /// loader (`opencl:0`, `opencl:1`). CUDA devices are numbered in the order of the driver
-    /// (`cuda:0`, `cuda:1`). The field `warp_packets` is 1 if the driver does not report the number
-    /// of packets that run in lockstep.
+    /// Properties of the device. Devices have the order in which the OpenCL loader or the CUDA
+    /// driver lists them, as in `opencl:0` and `opencl:1`. If the driver does not report
+    /// `warp_packets`, the value is 1.
     pub capabilities: Capabilities,
     /// Name of the platform, as the driver reports it.
     pub platform: String,
@@ -62,7 +61,7 @@ pub struct Found {
     /// PCI address of the device, as `domain:bus:device.function`. It is `None` if the driver does
     /// not report an address.
     pub pci: Option<String>,
-    /// `Ok` if Godwit can use the device, otherwise the reason why Godwit cannot.
+    /// `Ok` if Godwit can use the device. Otherwise, the reason why it cannot.
     pub usable: Result<(), Unavailable>,
 }
 

@@ -76,8 +76,8 @@ pub(crate) enum PowerMeter {
     PartOfCpu,
     /// The energy meter with the PCI address of the device.
     PciDevice,
-    /// The energy meter with the PCI address of the device. If the address is unknown, the meter
-    /// with the number of the device is used, because NVML has the same numbers.
+    /// The energy meter with the PCI address of the device. If the address is unknown, the device
+    /// number selects the meter, because NVML uses the same numbers.
     NvmlNumber,
 }
 
@@ -90,8 +90,8 @@ pub struct ChunkDefaults {
     pub chunks: usize,
     /// Maximum number of submissions in flight of all workers together.
     pub in_flight_max: Option<usize>,
-    /// Maximum number of packets per submission. A submission of short packets reaches this limit
-    /// before it reaches the limit `bytes`.
+    /// Maximum number of packets per submission. Submissions of short packets reach this limit
+    /// before the limit `bytes`.
     pub packets_max: u32,
     /// Total size of the buffers in a full submission, in bytes.
     pub bytes: u32,

@@ -68,8 +68,7 @@ pub struct DeviceOptions {
     pub mode: Mode,
     /// Number of connections to open. Each worker has one connection to the device.
     pub lanes: usize,
-    /// Maximum number of batches in a submission, which limits the length of
-    /// [`Chunk::bins`](godwit_sched::Chunk::bins).
+    /// Maximum number of batches in a submission.
     pub bins: usize,
     /// Maximum number of packets in a batch.
     pub bin_packets: usize,
@@ -83,7 +82,7 @@ pub struct DeviceOptions {
     /// Costs that [`Transfer::Auto`] compares.
     pub costs: TransferCosts,
     /// Fraction of a worker's persistent work-groups that each packet function gets, for
-    /// [`Mode::Persistent`]. These work-groups serve only the function. A function with the
+    /// [`Mode::Persistent`]. These work-groups serve only this function. A function with the
     /// fraction 0 or without an entry uses any work-group. A device with too few work-groups uses
     /// [`Mode::Launch`] and returns the reason in [`Device::fallback`](crate::Device::fallback).
     pub share: Vec<u32>,

@@ -73,13 +73,13 @@ pub(crate) fn with_custom_kernels(source: &str, programs: &[Arc<dyn Program>]) -
 pub enum Implementation {
     /// The slow reference implementation, which was written directly from the standard.
     Ref,
-    /// The kernel without interleaving, which processes one packet after the other.
+    /// The kernel without interleaving. It processes one packet after the other.
     Scalar,
-    /// The kernel with interleaving, which switches between several packets. Interleaving hides
-    /// memory latency if the table is larger than the cache.
+    /// The kernel with interleaving. It switches between several packets, and thereby hides memory
+    /// latency if the table is larger than the cache.
     Gopt,
-    /// A version of the kernel for one type of CPU, which processes several packets in parallel. It
-    /// is used if it exists for this CPU and is faster. Otherwise, this value means the same as
+    /// A version of the kernel that processes several packets in parallel with the SIMD
+    /// instructions of this CPU. Without a faster version of this kind, the value means the same as
     /// `gopt`.
     #[default]
     Native,
@@ -132,7 +132,7 @@ impl AccessNeeds {
         }
     }
 
-    /// Returns whether copies that are sufficient for `others` are also sufficient for `self`.
+    /// Returns whether copies for the needs `others` also satisfy these needs.
     pub(crate) fn are_within(&self, others: &Self) -> bool {
         self.reads_bytes <= others.reads_bytes
             && self.writes_bytes <= others.writes_bytes

@@ -43,7 +43,7 @@ impl Watch {
 
     /// Returns whether the device takes too long for work that a worker submitted at `since`. The
     /// worker waits longer while other workers get results, because its work may be queued behind
-    /// theirs. The wait is limited, because the work may be stuck.
+    /// theirs. This longer wait is also limited, because the work may be stuck.
     pub(crate) fn is_overdue(&self, since: Instant) -> bool {
         self.is_overdue_at(since, Instant::now())
     }
@@ -94,7 +94,6 @@ mod tests {
     const TIMEOUT: Duration = Duration::from_secs(2);
     const MOMENT: Duration = Duration::from_nanos(1);
 
-    /// Returns a watchdog that recorded progress at the time `progress` after its creation.
     fn watch(progress: Duration) -> Watch {
         let watch = Watch::new("test:0", TIMEOUT);
         watch.progress_ns.store(progress.as_nanos() as u64, Ordering::Relaxed);

@@ -1,4 +1,4 @@
-//! Defines submissions, which are sets of batches that are submitted to a device together.
+//! Defines submissions. A submission is a set of batches that a device receives together.
 
 use std::ops::Range;
 
@@ -24,11 +24,12 @@ use godwit_packet::{Array, arrays};
 pub struct Chunk {
     /// Batches, in the order in which a device should start them.
     ///
-    /// A batch whose packets need several kinds of processing is split into adjacent parts, one for
-    /// each kind ([`Bin::part`]). A submission that a packer creates has at least one batch.
+    /// If the packets of a batch need several kinds of processing, the batch has one part per kind
+    /// ([`Bin::part`]). The parts are adjacent entries. A submission from a packer has at least one
+    /// batch.
     pub bins: Vec<Bin>,
-    /// Total length of the frames in each batch when the packer closed the submission, in bytes.
-    /// The lengths in `descriptors` do not serve this purpose, because a device changes them.
+    /// Total length of the frames in each batch when the packer closed the submission, in bytes. A
+    /// device may change the frame lengths in `descriptors` later.
     pub bin_bytes: Vec<u64>,
     /// Descriptor of each packet.
     pub descriptors: Array<Descriptor>,
@@ -37,10 +38,10 @@ pub struct Chunk {
     /// Result of each packet, which the kernel writes.
     pub outcomes: Array<Outcome>,
     /// For each packet, the verdicts of the functions that processed it on the device, except the
-    /// last one. See `GW_TRAIL_NONE` in `kernels/abi/abi.h`.
+    /// last one. `GW_TRAIL_NONE` in `kernels/abi/abi.h` describes the format.
     pub trails: Array<u32>,
-    /// Whether the device passed packets from function to function by itself. Only then is `trails`
-    /// valid.
+    /// Whether the device itself passed packets from function to function. Otherwise, `trails` is
+    /// not valid.
     pub ran_chain: bool,
     /// Number of packets in all batches of the submission.
     pub packets: u32,

@@ -8,11 +8,11 @@ const GRANULARITY_BYTES_MIN: u64 = 16;
 /// Largest number of packets in a queue, or in all batches of a submission. The arrays for 2^24
 /// packets occupy half a gigabyte.
 const PACKETS_MAX: u64 = 1 << 24;
-/// Limit for the number of packets in a batch and for the number of batches, which are stored in 16
-/// bits.
+/// Largest number of packets in a batch, and largest number of batches. Both numbers are stored in
+/// 16 bits.
 const U16_MAX: u64 = u16::MAX as u64;
 
-/// Number of kinds of processing that a function can have. Each kind has a number of 8 bits.
+/// Number of kinds of processing that a function can have. The number of a kind has 8 bits.
 pub(crate) const VARIANTS: usize = 256;
 
 /// Reason why a packer cannot be created.
@@ -48,8 +48,8 @@ pub enum Error {
         /// Number of configured functions.
         functions: usize,
     },
-    /// The packer needs at least two submissions, because one fills while another is on the device.
-    /// The engine causes this error, not the operator.
+    /// The packer needs at least two submissions. One fills while another is on the device. The
+    /// engine causes this error, not the operator.
     #[error("{chunks} sets of bins: at least 2 are required, one to fill while another is on the device")]
     TooFewChunks {
         /// Requested number of sets.
@@ -63,16 +63,16 @@ pub enum Error {
 /// Rule that decides which packets share a batch.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub enum Grouping {
-    /// Packets share a batch whatever their kind of processing and their length are. Each function
-    /// fills one batch at a time, in order of arrival.
+    /// All packets of a function may share a batch, regardless of their kind of processing and
+    /// length. Each function fills one batch at a time, in order of arrival.
     ///
-    /// A device runs the kinds of processing of a batch one after another. Meanwhile, the
-    /// work-items of all other packets are idle. This grouping is the cheapest for functions with
-    /// one kind of processing. For other functions, it serves as the baseline of measurements.
+    /// A device runs the kinds of processing in a batch one after another. While it runs one kind,
+    /// the work-items of all other packets are idle. This grouping is the cheapest for functions
+    /// with one kind of processing. For other functions, it is the baseline in measurements.
     #[serde(rename = "none")]
     None,
-    /// Packets with the same function and kind of processing share a batch, whatever their lengths
-    /// are.
+    /// Packets with the same function and kind of processing share a batch, regardless of their
+    /// lengths.
     #[default]
     #[serde(rename = "variant")]
     Variant,
@@ -88,7 +88,7 @@ pub enum Grouping {
 #[serde(default, deny_unknown_fields)]
 pub struct PackerConfig {
     /// Largest number of packets in a submission, 1 to 2^24. It may be less than `bins` times
-    /// `bin_packets`, because batches that are not full cost little.
+    /// `bin_packets`.
     pub chunk_packets: u32,
     /// Total size of the packet buffers in a full submission, in bytes, 1 to 2^32 - 1. `None` means
     /// no limit. Large copies to a device are more efficient than small copies.
@@ -132,7 +132,7 @@ impl Default for PackerConfig {
 }
 
 impl PackerConfig {
-    /// Checks whether all numbers are within their ranges.
+    /// Checks that all numbers are within their ranges.
     ///
     /// # Errors
     /// Returns the first key that is out of range, or [`Error::ChunkTooLarge`].

@@ -4,16 +4,15 @@ use godwit_abi::Bin;
 
 use crate::config::VARIANTS;
 
-/// Factor by which each new observation shrinks the weight of older observations. The model
-/// therefore averages over about the last 64 observations.
+/// Factor by which each new observation reduces the weight of older observations. The average
+/// therefore covers about the last 64 observations.
 const KEEP: f64 = 1.0 - 1.0 / 64.0;
-/// Frame length by which byte counts are scaled, in bytes. A full batch of such frames has the
-/// scaled byte count 1.
+/// Scale of byte counts, in bytes. A full batch of frames with this length has the scaled byte
+/// count 1.
 const FRAME_BYTES: f64 = 1024.0;
-/// Regularisation of the fixed cost, the cost per packet and the cost per byte. It matters while
-/// the observations do not determine all three costs. The value for the cost per byte is the
-/// smallest, so this cost adapts first. Time usually grows with the frame length (PIPSEA, figure
-/// 7).
+/// Regularisation of the fixed cost, the cost per packet and the cost per byte. A smaller value
+/// lets a cost adapt faster. The cost per byte adapts first, because time usually grows with the
+/// frame length (PIPSEA, figure 7).
 const STIFFNESS: [f64; 3] = [1e-3, 1e-4, 1e-5];
 
 /// Estimates the processing time of a batch. An estimate is the sum of a fixed cost, a cost per
@@ -44,12 +43,10 @@ pub struct CostModel {
     observed: bool,
 }
 
-/// Weighted sums over the observations of one kind of processing. They add up products of two
-/// features of a batch, and products of a feature and the measured time.
+/// Sums for the least-squares fit of one kind of processing.
 #[derive(Debug, Clone, Copy, Default)]
 struct Fit {
-    /// Sums of products of two features. They are the upper triangle of the symmetric matrix XX, in
-    /// row order: 00 01 02 11 12 22.
+    /// Upper triangle of the symmetric matrix XX, in the order 00 01 02 11 12 22.
     products: [f64; 6],
     times: [f64; 3],
     weights_ns: [f64; 3],
@@ -112,26 +109,24 @@ impl CostModel {
         fit.observed = true;
     }
 
-    /// Returns the scaled features of a batch: the constant 1, its packet count and its byte count.
-    /// Each feature is about 1 for a full batch with frames of average length. The regularisation
-    /// therefore affects all three costs in a similar way.
+    /// Returns the scaled features of a batch: the constant 1, the packet count and the byte count.
+    /// Each feature is about 1 for a full batch with frames of average length.
     fn features(&self, bin: &Bin) -> [f64; 3] {
         [1.0, f64::from(bin.count) / self.bin_packets, bytes(bin) / (self.bin_packets * FRAME_BYTES)]
     }
 }
 
 impl Fit {
-    /// Returns the three costs (weights) that fit the observations best, regularised towards
-    /// `prior`.
+    /// Returns the three costs that fit the observations best, regularised towards `prior`.
     ///
-    /// The weights w solve (XX + S) w = Xt + S prior, by Cholesky decomposition. S is the diagonal
+    /// The costs w solve (XX + S) w = Xt + S prior, by Cholesky decomposition. S is the diagonal
     /// matrix of `STIFFNESS`. XX is a sum of squares and S is positive, so no pivot is 0.
     fn solve(&self, prior: [f64; 3]) -> [f64; 3] {
         let [a00, a01, a02, a11, a12, a22] = self.products;
         let [s0, s1, s2] = STIFFNESS;
         let b = [self.times[0] + s0 * prior[0], self.times[1] + s1 * prior[1], self.times[2] + s2 * prior[2]];
-        // Rounding errors can make a pivot too small. Half of the regularisation term is a lower
-        // bound of the pivot.
+        // Rounding errors can make a pivot too small, so half of the regularisation term is its
+        // lower bound.
         let l00 = (a00 + s0).sqrt();
         let l10 = a01 / l00;
         let l20 = a02 / l00;

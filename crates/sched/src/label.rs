@@ -10,8 +10,7 @@ const LABELS_MAX: usize = 1 << 26;
 /// Label of packets that share a batch.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Label {
-    /// Input of the packer to which the packets belong. A configured function usually has one
-    /// input.
+    /// Input of the packer for these packets. A configured function usually has one input.
     pub stream: u16,
     /// Kind of processing within the function.
     pub variant: u8,

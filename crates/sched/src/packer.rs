@@ -56,24 +56,24 @@ pub enum Insert {
 pub struct Packer {
     // The fields that every insertion accesses come first.
     label_index: LabelIndex,
-    /// For each label: the number of the batch that takes packets with this label, plus 1. The
-    /// value 0 means that no batch takes them.
+    /// For each label, the number of its open batch plus 1. The value 0 means that the label has no
+    /// open batch.
     table: Box<[u16]>,
-    /// Position of the next packet in each batch. The index is the batch's number plus 1. The entry
-    /// at index 0 never has room, so the code need not test whether a label has a batch.
+    /// Position of the next packet in each batch, at the index of the batch plus 1. Index 0 serves
+    /// labels without a batch, and never has room.
     cursors: Box<[Cursor]>,
-    /// Submission that is being filled. Its fields `bins`, `bin_bytes`, `packets` and `closed_ns`
-    /// are set when the submission closes.
+    /// Submission that is being filled. Some of its fields are set only when it closes.
     filling: Chunk,
     /// Number of packets that still fit in the current submission.
     room: u32,
-    /// Sum of `room` and the number of packets in the current submission.
+    /// Packet limit of the current submission. It is lower than configured if the submission is
+    /// full earlier.
     budget: u32,
     /// Buffer memory for which the current submission still has room, in units of
     /// `BUFFER_UNIT_BYTES`. Without a limit, the field has the largest possible value.
     units: u64,
 
-    /// Label of each open batch. Insertions rarely need the label, so it is not part of `cursors`.
+    /// Label of each open batch.
     labels: Box<[Label]>,
     /// Number of open batches. Their indices are `0..open`.
     open: u32,
@@ -106,9 +106,9 @@ pub struct Stream {
 
 /// Position of the next packet in an open batch.
 ///
-/// All fields have 32 bits. If the last two fields were smaller, the compiler would load both with
-/// one wide load. That load would have to wait for the stores of the previous packet. An insertion
-/// would then take 5.0 ns instead of 3.7 ns (`insert_cost`).
+/// With smaller fields at the end, the compiler would load both with one wide load. That load would
+/// have to wait for the stores of the previous packet. An insertion would then take 5.0 ns instead
+/// of 3.7 ns (`insert_cost`).
 #[derive(Debug, Clone, Copy, Default)]
 struct Cursor {
     next: u32,
@@ -199,7 +199,7 @@ impl Packer {
     }
 
     /// Replaces the streams, which are the inputs of the packer. The functions must stay the same.
-    /// Packets that are on the device keep the earlier streams.
+    /// Packets on the device still belong to the earlier streams.
     ///
     /// # Errors
     /// Returns an error if the length classes are too narrow for the number of streams. The packer
@@ -371,9 +371,9 @@ impl Packer {
         self.budget - self.room
     }
 
-    /// Copies packets with one label into the open batch of this label, as many as fit. Returns the
-    /// number of copied packets. `all` holds the shortest length, the longest length and the buffer
-    /// units of all packets, if they are known.
+    /// Copies packets with one label into the open batch of this label until it is full. Returns
+    /// the number of copied packets. `all` holds the lengths and the buffer sizes of all packets,
+    /// if they are known.
     #[inline]
     fn insert_run(
         &mut self,
@@ -434,8 +434,7 @@ impl Packer {
             }
             let slot = cursor.next as usize;
             cursor.next += 1;
-            // This store is rare once a batch has a few packets, so the next packet does not wait
-            // for it.
+            // Most packets are not longer than an earlier packet, so this store is rare.
             if cursor.longest < descriptor.length.into() {
                 cursor.longest = descriptor.length.into();
             }
@@ -449,8 +448,8 @@ impl Packer {
         taken
     }
 
-    /// Reduces the buffer memory that remains in the current submission by the memory of inserted
-    /// packets. Marks the submission as full if nothing remains.
+    /// Subtracts the memory of inserted packets from the memory that the current submission may
+    /// still use. Marks the submission as full if no memory remains.
     #[inline]
     fn count_units(&mut self, units: u64) {
         self.units = self.units.saturating_sub(units);
@@ -504,8 +503,7 @@ impl Packer {
         };
         let cursor = &mut self.cursors[number];
         let slot = cursor.next as usize;
-        // Packets in a batch need different processing only if the grouping ignores the kind of
-        // processing.
+        // Only one grouping allows packets with different kinds of processing in a batch.
         if cursor.variant != u32::from(packet.variant) {
             cursor.variant = packet.variant.into();
             self.parts.begin(number - 1, slot, packet.variant);
@@ -556,7 +554,7 @@ impl Packer {
     }
 }
 
-/// Returns how many of the packets fill up `units` units of buffer memory.
+/// Returns how many of the packets it takes to fill `units` units of buffer memory.
 #[cold]
 fn fitting(descriptors: &[Descriptor], units: u64) -> usize {
     let mut sum = 0;

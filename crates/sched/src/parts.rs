@@ -18,10 +18,10 @@ use crate::config::{PackerConfig, VARIANTS};
 /// configuration does not allow such changes.
 #[derive(Debug)]
 pub(crate) struct Parts {
-    /// For each packet position: the new kind of processing plus 1 if the kind changes there within
-    /// a batch, and 0 otherwise.
+    /// For each packet position, the kind of processing plus 1 if it differs from the previous
+    /// packet of the batch. Otherwise 0.
     begins: Box<[u16]>,
-    /// For each batch: whether its packets need several kinds of processing.
+    /// Whether the packets of each batch need several kinds of processing.
     mixed: Box<[bool]>,
     // Scratch memory for splitting one batch into parts.
     variants: Vec<u8>,
@@ -44,8 +44,8 @@ impl Parts {
         }
     }
 
-    /// Records that the kind of processing changes in the middle of a batch. Packets from `slot` on
-    /// need `variant`.
+    /// Records that the packets of a batch need the kind of processing `variant` from position
+    /// `slot` on.
     pub(crate) fn begin(&mut self, bin: usize, slot: usize, variant: u8) {
         self.begins[slot] = 1 + u16::from(variant);
         self.mixed[bin] = true;

@@ -132,8 +132,8 @@ impl Loaded {
                     selected = selected.with_sample(plain_ns, interleaved_ns);
                 }
                 self.interleaving = Some(selected.reason);
-                // With `native`, a kernel without interleaving uses group size 0 instead of 1,
-                // because the loop for group size 0 also prefetches frames.
+                // With `native`, group size 0 replaces group size 1, because the loop for group
+                // size 0 also prefetches frames.
                 Ok(if implementation == Implementation::Native && selected.group == 1 { 0 } else { selected.group })
             }
             _ => Ok(1),
@@ -234,7 +234,7 @@ impl Loaded {
 
     /// Measures the processing time per packet in nanoseconds with sample packets. Also returns
     /// whether this time is significant. It is not significant if the function drops every sample
-    /// packet, because the function's tables do not contain the sample's addresses.
+    /// packet for lack of a table entry.
     fn measure_ns(&self, kernels: Kernels) -> Result<(f64, bool), Error> {
         let config = ArenaConfig { packets: SAMPLE_PACKETS, ..ArenaConfig::default() };
         let mut region = Arena::new(config, 1)?.split().remove(0);
@@ -261,8 +261,8 @@ impl Loaded {
             self.run_kernel(kernels, &mut region, packets, variant);
             best_ns = best_ns.min(started.elapsed().as_nanos() as f64);
         }
-        // The kernel may have left secret keys on the stack. The keys are erased, because padding
-        // of later data structures could expose them.
+        // The kernel may have left secret keys on the stack. Padding of later data structures could
+        // expose these keys.
         wipe_stack();
         let is_significant = outcomes.iter().any(|outcome| outcome.verdict != godwit_abi::VERDICT_DROP);
         Ok((best_ns / fresh.len() as f64, is_significant))

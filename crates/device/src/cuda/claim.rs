@@ -11,8 +11,8 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use crate::error::Unavailable;
 
-/// Number of engines that use each device, and whether one of them has persistent work-groups
-/// there. The map is indexed by device number.
+/// Number of engines that use each device, and whether one of them has persistent work-groups on
+/// it. The map is indexed by device number.
 static USERS: Mutex<BTreeMap<usize, Users>> = Mutex::new(BTreeMap::new());
 
 #[derive(Debug, Default)]
@@ -63,7 +63,7 @@ impl Claim {
         Ok(())
     }
 
-    /// Releases the reservation that [`Claim::begin_groups`] made, if there is one.
+    /// Ends the reservation from [`Claim::begin_groups`], if there is one.
     pub(super) fn end_groups(&mut self) {
         if std::mem::take(&mut self.groups) {
             lock().entry(self.number).or_default().groups = false;

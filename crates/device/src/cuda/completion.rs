@@ -7,8 +7,7 @@ use cudarc::driver::result::DriverError;
 
 use super::slot::Slot;
 
-/// Ratio between the time that a submission has waited so far and the time until the driver is
-/// queried again.
+/// Divides the waiting time of a submission to get the time until the next query of the driver.
 const QUERY_DIVISOR: u32 = 16;
 /// Maximum time between two queries of the driver.
 const QUERY_INTERVAL_MAX: Duration = Duration::from_micros(100);
@@ -18,7 +17,7 @@ const QUERY_INTERVAL_SIGNALED: Duration = Duration::from_millis(1);
 
 /// State of a submission.
 pub(super) enum Progress {
-    /// The submission may be finished. The driver was queried recently.
+    /// The state is unknown, because the driver was queried only recently.
     Unknown,
     /// The submission has not finished since the given time.
     Running(Instant),
@@ -48,7 +47,7 @@ impl Queries {
         submitted: Instant,
         bind: impl FnOnce() -> Result<(), DriverError>,
     ) -> Progress {
-        // The load has acquire order, so that this thread sees the results of all work-groups
+        // The acquire load makes the results of all work-groups visible to this thread
         // (`gw_signal_done`).
         let is_signaled = slot.signals_done && slot.done().load(Ordering::Acquire) != 0;
         let now = Instant::now();

@@ -27,8 +27,8 @@ use crate::error::Error;
 use crate::options::Transfer;
 use crate::transfer::{ChunkPlan, ChunkTransfer};
 
-/// Number of recently used streams that are not reused yet. Such a stream may still be ending its
-/// last launch, and a new launch in it would wait for that end.
+/// Number of recently used streams that are not reused yet. A new launch in such a stream could
+/// wait until the last launch in it has ended.
 const SPARE_SLOTS: usize = 4;
 
 /// Connection of one worker to the device in launch mode. It returns submissions in the order in
@@ -52,8 +52,8 @@ struct Flight {
     chunk: Chunk,
     slot: Slot,
     submitted: Instant,
-    /// Whether the driver accepted all commands of the submission. Otherwise, the events and the
-    /// stream still belong to an earlier submission.
+    /// Whether the driver accepted all commands of the submission. Otherwise, the events still
+    /// describe an earlier submission.
     launched: bool,
 }
 

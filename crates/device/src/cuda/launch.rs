@@ -69,8 +69,7 @@ pub(super) fn warm_up(slot: &mut Slot, kernels: &Kernels, arguments: &DeviceArgu
     slot.stream.synchronize()
 }
 
-/// Addresses of the arrays of one submission on the host and on the device. If the arrays are
-/// copied directly, they have the same order in both memories.
+/// Addresses of the arrays of one submission on the host and on the device.
 struct Arrays {
     /// Host address of the parameters.
     host: *mut u8,
@@ -104,8 +103,7 @@ impl Arrays {
     }
 }
 
-/// Enqueues the copies in `copies`, and the copies of the packet buffers in `blocks`, in one
-/// stream.
+/// Enqueues the copies in `copies` and in `blocks`, all in the same stream.
 fn enqueue(
     copies: &mut Copies,
     stream: &Stream,

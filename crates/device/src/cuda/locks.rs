@@ -32,8 +32,8 @@ impl PageLocks {
         if let Some(lock) = self.locked.get(&address) {
             return lock.as_ref().map(PageLock::pointer);
         }
-        // A worker reuses the memory of a few submissions, so it rarely reaches this limit. The
-        // arrays of further submissions are copied.
+        // A worker reuses the memory of a few submissions, so it rarely reaches
+        // `LOCKED_CHUNKS_MAX`. Beyond this limit, arrays are copied.
         if self.locked.len() >= LOCKED_CHUNKS_MAX {
             return None;
         }

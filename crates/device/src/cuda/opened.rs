@@ -59,7 +59,6 @@ pub(super) struct Parts {
 }
 
 impl Opened {
-    /// Opens a device. See [`CudaDevice::with_kernels`](super::CudaDevice::with_kernels).
     pub(super) fn new(
         number: usize,
         programs: Vec<Arc<dyn Program>>,

@@ -52,23 +52,20 @@ pub(super) struct Slot {
     packets_max: usize,
     /// Whether the device runs a chain.
     pub(super) runs_chain: bool,
-    /// Offset of the scratch memory in bytes, and the number of packets for which the scratch
-    /// memory has room.
+    /// Offset of the scratch memory in bytes, and its capacity in packets.
     pub(super) scratch: (usize, usize),
     pub(super) offsets: ArrayOffsets,
     /// The parts of the arrays that are copied to the device, and the parts that are copied back.
     pub(super) copied: [Parts; 2],
-    /// List of copies, which is empty between two calls. The list is kept to reuse its memory.
+    /// Buffer for the list of copies, which is kept between calls to reuse its memory.
     pub(super) copies: Copies,
-    /// Device address of the submission's arrays, if the device accesses them directly. The array
-    /// of kernel parameters is the first one.
+    /// Device address of the submission's arrays, if the device accesses them directly.
     pub(super) direct: Option<DevicePointer>,
     /// Whether the work-groups themselves signal that the submission is complete.
     pub(super) signals_done: bool,
 }
 
-/// Number of parameters of the kernel `gw_chunk`. The first parameter is the largest, so a
-/// placeholder of its size fits any parameter.
+/// Number of parameters of the kernel `gw_chunk`.
 pub(super) const ARGUMENTS: usize = 13;
 
 /// Size of the C struct `gw_counters` (kernels/dialect/loops_cuda.h), in bytes.
@@ -148,8 +145,8 @@ impl Slot {
                 }
             }
         }
-        // The result includes the list of batches. If the list is not copied, the work-groups read
-        // it over the bus.
+        // The result includes the list of batches, which the work-groups read over the bus if it is
+        // not copied.
         let bins = if is_direct { offsets.parameters - offsets.bins } else { 0 };
         let [to_device, to_host] = self.copied.map(|parts| parts.iter().map(|part| part.1).sum::<usize>());
         [bins + to_device, to_host]

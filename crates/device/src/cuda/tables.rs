@@ -27,7 +27,7 @@ pub(super) struct DeviceArguments {
 }
 
 /// Returns the total size of the tables of all functions. A vector with this capacity never
-/// reallocates, because a reallocation would leave copies of keys in freed memory.
+/// reallocates. A reallocation would leave copies of secret keys in freed memory.
 fn images_bytes(programs: &[Arc<dyn Program>]) -> usize {
     programs.iter().map(|program| program.image().len() + 5 * ALIGNMENT_BYTES).sum::<usize>() + 5 * ALIGNMENT_BYTES
 }

@@ -35,11 +35,10 @@ pub(crate) trait GroupsDevice: Send + Sync {
     /// Returns whether work-groups may run on the same cores as workers.
     fn shares_cores(&self) -> bool;
 
-    /// Checks that a submission is valid and that the device is not lost.
     fn check(&self, region: &mut Region, chunk: &Chunk) -> Result<(), Error>;
 
-    /// Makes the number of a closed connection available again. The connection has no unfinished
-    /// batches.
+    /// Makes the number of a closed connection available again. The connection must have no
+    /// unfinished batches.
     fn return_lane(&self, lane: usize);
 }
 
@@ -61,8 +60,7 @@ pub(crate) struct PersistentLane {
     /// Number of submissions in flight whose batches are all finished.
     done: usize,
     times: Vec<BinTime>,
-    /// Start of the current wait for the device. It is the time of the last finished batch of this
-    /// worker, or of the next posted batch if the mailboxes were empty in between.
+    /// Time when a batch of this worker last finished, or was last posted to empty mailboxes.
     since: Instant,
     idle_polls: u32,
     reported_lost: bool,
@@ -78,8 +76,7 @@ struct GroupState {
     bins: VecDeque<Posted>,
     /// Sum of the estimated work of the batches in the mailbox.
     weight: u64,
-    /// Start of the current wait for the work-group. It is the time of the last finished batch, or
-    /// of the next posted batch if the mailbox was empty in between.
+    /// Time when the work-group last finished a batch, or last received one in an empty mailbox.
     since: Instant,
     /// Number of batches that the work-group received for each packet function.
     received: Vec<u64>,
@@ -123,7 +120,7 @@ impl PersistentLane {
         let now = Instant::now();
         let split = Split::new(groups.len(), share);
         let group = |group| {
-            // The previous connection with this number has no unfinished batches.
+            // All batches of the previous connection with this number are finished.
             let posted = device.mailboxes().posted(group);
             let received = vec![0; programs];
             GroupState { group, posted, finished: posted, bins: VecDeque::new(), weight: 0, since: now, received }
@@ -326,7 +323,6 @@ impl Drop for PersistentLane {
     }
 }
 
-/// Returns the position of the submission number `number` in `in_flight`, which must contain it.
 fn index_of(in_flight: &VecDeque<Flight>, number: u64) -> usize {
     in_flight.binary_search_by_key(&number, |flight| flight.number).expect("a chunk stays until all its bins are back")
 }

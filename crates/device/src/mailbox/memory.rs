@@ -17,8 +17,8 @@ use crate::check::packets_of;
 const COUNTERS_START: u32 = u32::MAX - 80;
 /// Alignment of mailboxes, in bytes.
 const ALIGN_BYTES: usize = 128;
-/// The value 1 in the upper half of an 8-byte word, which holds [`Mailbox::stop`]. The lower half
-/// holds `posted`.
+/// Stop request in an 8-byte word of a mailbox. The upper half of the word holds [`Mailbox::stop`],
+/// and the lower half holds `posted`.
 const STOP: u64 = 1 << 32;
 
 /// Number of bytes that the host writes to a mailbox in one atomic operation.
@@ -54,8 +54,8 @@ impl Mailboxes {
         bin_packets.max(1).next_multiple_of(MAILBOX_SLOT_PACKETS)
     }
 
-    /// Returns the size of one mailbox in bytes. The mailbox has room for `slots` batches of up to
-    /// `bin_packets` packets, a number that [`Mailboxes::bin_packets`] has rounded.
+    /// Returns the size in bytes of a mailbox for `slots` batches of up to `bin_packets` packets.
+    /// The caller has rounded this number with [`Mailboxes::bin_packets`].
     pub(crate) fn bytes_each(slots: u32, bin_packets: usize) -> usize {
         (size_of::<Mailbox>() + slots as usize * MailboxSlot::new(bin_packets).bytes).next_multiple_of(ALIGN_BYTES)
     }
@@ -171,7 +171,7 @@ impl Mailboxes {
         }
     }
 
-    /// Prepares the mailboxes for a new start of their work-groups, which have all ended.
+    /// Prepares the mailboxes for new work-groups, after all previous work-groups have ended.
     pub(crate) fn reset(&self) {
         for group in 0..self.groups {
             self.word(group, offset_of!(Mailbox, stop)).store(0, Ordering::Relaxed);

@@ -1,5 +1,5 @@
-//! Manages the numbers of the connections between workers and a device. The connections divide the
-//! persistent work-groups of the device between them.
+//! Manages the numbers of the connections between workers and a device. Each connection uses a part
+//! of the device's persistent work-groups.
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 

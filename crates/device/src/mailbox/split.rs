@@ -37,7 +37,7 @@ struct Waiting {
     chunk: u64,
     /// Index of the batch of packets in its submission.
     bin: usize,
-    /// Whether this entry continues the previous batch. It must then go to the same work-group.
+    /// Whether this entry continues the previous batch, and must go to the same work-group.
     is_rest: bool,
 }
 
@@ -81,7 +81,7 @@ impl Split {
             let (waiting, groups, last) = (&mut self.waiting[queue], &self.groups[queue], &mut self.last[queue]);
             while let Some(&Waiting { chunk, bin, is_rest }) = waiting.front() {
                 // All parts of a batch wait in the same queue, because they belong to one function.
-                // The previous part was the last entry that left this queue.
+                // The previous part therefore was the last entry that left this queue.
                 let serving = if is_rest { *last..*last + 1 } else { groups.clone() };
                 let Some(group) = post(chunk, bin, serving) else { break };
                 *last = group;
@@ -185,8 +185,7 @@ mod tests {
         chunk[2].part = PART_REST;
         chunk[4].part = PART_REST;
         split.enqueue(0, &chunk);
-        // In this test, each undivided batch goes to a different work-group. The second part of the
-        // first batch finds no room at first.
+        // The second part of the first batch finds no room in the first attempt.
         let mut given = Vec::new();
         for room in [1, usize::MAX] {
             let mut room = room;

@@ -68,8 +68,7 @@ impl ModelState {
         let end = |free_ns: u64| free_ns.max(now_ns) + busy_ns;
         // Relaxed: the time orders no other memory access.
         let update = self.free_ns.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |free_ns| Some(end(free_ns)));
-        // The closure never returns `None`, so `update` always succeeds and returns the time before
-        // this update.
+        // The update always succeeds, because its closure never returns `None`.
         update.map_or_else(end, end)
     }
 }

@@ -12,8 +12,8 @@ pub(super) enum Progress {
     Unknown(ClError),
 }
 
-/// Returns the state of a launch. If the driver accepted only some commands of the launch, `events`
-/// is `None`, and the launch counts as running because no event reports its end.
+/// Returns the state of a launch. `events` is `None` if the driver accepted only some commands of
+/// the launch. The launch then counts as running, because no event reports its end.
 pub(super) fn progress(events: Option<&Events>) -> Progress {
     let Some(Events { launched, copied }) = events else { return Progress::Running };
     let last = copied.as_ref().unwrap_or(launched);

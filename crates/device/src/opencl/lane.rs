@@ -38,17 +38,16 @@ const POLL_INTERVAL: Duration = Duration::from_micros(50);
 pub(super) struct LaunchLane {
     held: ManuallyDrop<Held>,
     times: Vec<BinTime>,
-    /// Start of the current wait for the device. It is the time when the oldest submission in
-    /// flight was submitted, or when an earlier submission ended after that.
+    /// Time when an earlier submission ended, or when the oldest submission in flight was submitted
+    /// if that is later.
     since: Instant,
     /// Whether this connection has reported that the device is lost.
     reported_lost: bool,
 }
 
-/// Resources of a worker's connection that are never freed if the device is lost. A lost device may
-/// still access them, and the driver could block while it frees them. The order of the fields
-/// matters, because Rust drops them in this order.
-// The order of the fields matters, because Rust drops them in this order.
+/// Resources of a worker's connection. If the device is lost, they are never freed, because the
+/// device may still access them. The order of the fields matters, because Rust drops them in this
+/// order.
 struct Held {
     /// Submissions in flight, oldest first.
     in_flight: VecDeque<Flight>,
@@ -62,8 +61,8 @@ struct Held {
 struct Flight {
     chunk: Chunk,
     slot: Slot,
-    /// Events that report the progress of the submission. The value is `None` if the driver
-    /// accepted some of the commands and then failed. The device is then lost.
+    /// Events that report the progress of the submission. The value is `None` if the driver failed
+    /// after it had accepted some of the commands.
     events: Option<Events>,
 }
 
@@ -144,7 +143,7 @@ impl LaunchLane {
             }
             self.since = watch.record_progress();
         }
-        // If the driver cannot confirm that all commands have ended, the device may continue to
+        // Unless the driver confirms that all commands have ended, the device may continue to
         // write.
         watch.lost().is_none() && self.held.queue.finish().is_ok()
     }

@@ -21,21 +21,20 @@ use crate::transfer::{Block, Blocks, ChunkPlan, ChunkTransfer, Direction, pack, 
 /// Result of the launch of a submission.
 pub(super) enum Launched {
     Whole(Events),
-    /// The driver accepted some commands of the submission and then failed. No event reports when
-    /// these commands have ended.
+    /// The driver failed after it had accepted some commands of the submission. No event reports
+    /// the end of these commands.
     Part(ClError),
 }
 
 /// Events that report the progress of a launch.
 pub(super) struct Events {
     pub(super) launched: Event,
-    /// Event of the last copy back to the host. The event exists only for a device with separate
-    /// memory.
+    /// Event of the last copy back to the host, for a device with separate memory.
     pub(super) copied: Option<Event>,
 }
 
-/// Enqueues the kernel and the copies for a submission. A device that copies nothing uses the
-/// command queue `queue`. An error means that no command was enqueued.
+/// Enqueues the kernel and the copies for a submission. Without copies, the commands go to the
+/// queue `queue`. An error means that no command was enqueued.
 pub(super) fn launch(
     slot: &mut Slot,
     parts: &SlotParts<'_>,

@@ -54,8 +54,8 @@ pub(super) struct Opened {
 }
 
 impl Opened {
-    /// Opens a device. See [`OpenClDevice::new`](super::OpenClDevice::new). With `force_own`,
-    /// packets are copied to the device even if the device works in the host's memory.
+    /// Opens a device. With `force_own`, packets are copied to the device even if the device works
+    /// in the host's memory.
     pub(super) fn new(
         number: usize,
         programs: Vec<Arc<dyn Program>>,

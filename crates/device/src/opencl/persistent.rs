@@ -23,11 +23,11 @@ use crate::found::Found;
 use crate::mailbox::{HostWords, LanePool, Mailboxes, groups_min};
 use crate::options::{DeviceOptions, Mode};
 
-/// Number of batches in a mailbox. The number is a power of two, so that positions stay correct
-/// when the counters wrap to 0.
+/// Number of batches in a mailbox. The number must be a power of two, because the batch counters
+/// wrap to 0.
 ///
-/// If work-groups and workers share cores, they alternate within milliseconds and therefore need
-/// long queues. In the test `no_stale_data_is_read` on two cores, mailboxes of 64 batches carry 2.4
+/// Work-groups and workers that share cores alternate within milliseconds, and therefore need long
+/// queues. In the test `no_stale_data_is_read` on two cores, mailboxes of 64 batches carry 2.4
 /// times as many packets as mailboxes of 16.
 const SLOTS: u32 = 64;
 /// Timeout for the start of work-groups if the kernel is already compiled. The work-groups may have
@@ -120,7 +120,7 @@ impl Groups {
         // SAFETY: `held` keeps the memory as long as the mailboxes, and no group runs yet.
         let mailboxes = unsafe { Mailboxes::new(memory.base(), count, SLOTS, bin_packets, HostWords::Single) };
         let queue = queue(found, context, device)?;
-        // Each argument has the type of the parameter of `gw_persistent` with the same index.
+        // Each argument has the type of the corresponding parameter of `gw_persistent`.
         let set = || -> Result<(), ClError> {
             set_shared(&kernel, 0, arena.base().as_ptr())?;
             set_buffer(&kernel, 1, &tables.images)?;

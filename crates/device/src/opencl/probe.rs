@@ -38,12 +38,9 @@ pub fn probe() -> Probe {
     }
 }
 
-/// Returns every device of every platform, with the name of its platform. The result is never
-/// empty.
-///
-/// The devices are enumerated only once, because a number must mean the same device for the
-/// lifetime of the process. Besides, PoCL returns no devices to a thread that queries it during the
-/// first query of another thread.
+/// Returns every device of every platform, with the name of its platform. The devices are
+/// enumerated only once, because a number must always mean the same device. Besides, PoCL returns
+/// no devices to a thread that queries it during the first query of another thread.
 fn devices() -> Result<&'static [(String, Device)], Unavailable> {
     static DEVICES: OnceLock<Result<Vec<(String, Device)>, Unavailable>> = OnceLock::new();
     DEVICES.get_or_init(enumerate).as_deref().map_err(Clone::clone)
@@ -152,13 +149,12 @@ fn aborts_on_barriers(platform: &str, driver: &str) -> bool {
     platform == "Portable Computing Language" && (driver.starts_with("4.") || driver.starts_with("5."))
 }
 
-/// Returns whether the device supports each mode. In persistent mode, work-groups and workers
-/// exchange batches in memory that both write while the kernel runs. This mode needs atomic
-/// operations that the host and all devices can see.
+/// Returns whether the device supports each mode. Persistent mode needs atomic operations that the
+/// host and all devices can see.
 fn modes(device: &Device, platform: &str, is_cpu: bool, svm: Svm) -> Vec<ModeFound> {
     const NEEDED: u64 = CL_DEVICE_ATOMIC_ORDER_ACQ_REL | CL_DEVICE_ATOMIC_SCOPE_ALL_DEVICES;
-    // OpenCL 2 has no query for atomic operations, but always supports the operations that are
-    // optional in OpenCL 3.
+    // OpenCL 2 cannot be queried for atomic operations. It always supports those that OpenCL 3
+    // makes optional.
     let is_version_2 = text(device.version()).starts_with("OpenCL 2.");
     let has_scope = is_version_2 || device.atomic_memory_capabilities().unwrap_or(0) & NEEDED == NEEDED;
     // PoCL 3.1 supports atomic operations that the host and all devices can see, but its compiler

@@ -12,11 +12,10 @@ use crate::found::Found;
 // Names of the kernels (`kernels/dialect/loops_opencl.h`).
 const ENTRY: &str = "gw_chunk";
 const ENTRY_PERSISTENT: &str = "gw_persistent";
-/// Compiler option that leaves out the versions of functions that use barriers
-/// (`kernels/dialect/loops_device.h`).
+/// Compiler option for kernels without barriers (`kernels/dialect/loops_device.h`).
 const LANE_FORMS: &str = " -DGW_LANE_FORMS";
 /// Minimum number of work-items in a work-group. With PoCL on two cores and submissions of 1024
-/// packets, echo, ipv4, ipsec and dpi are equally fast with 8 to 64 work-items.
+/// packets, 8 to 64 work-items are equally fast.
 const GROUP_LANES_MIN: usize = 32;
 /// Number of work-groups per compute unit. A compute unit can then run one work-group while another
 /// one waits for memory.

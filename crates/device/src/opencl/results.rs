@@ -42,7 +42,7 @@ pub(super) fn bin_times(events: Option<&Events>, bins: &[Bin], times: &mut Vec<B
 }
 
 /// Divides the time of a launch between its batches. The time of a batch is proportional to its
-/// number of packets times its longest frame. Rounding loses at most one nanosecond per batch.
+/// number of packets times its longest frame.
 ///
 /// Batches that ran in parallel count as if they ran one after the other on a faster device.
 fn divide_time(bins: &[Bin], elapsed_ns: u64, times: &mut Vec<BinTime>) {

@@ -149,8 +149,8 @@ impl Slot {
             Packets::Shared(arena) => arena,
             Packets::Own(shadow) => &shadow.buffer,
         };
-        // The device owns the packet memory and the tables. The device lives longer than this
-        // value.
+        // The device owns the packet memory and the tables, and lives longer than this kernel
+        // object.
         set_buffer(&kernel, ARGUMENT_ARENA, packets).map_err(&set)?;
         set_buffer(&kernel, ARGUMENT_IMAGES, &from.tables.images).map_err(&set)?;
         set_buffer(&kernel, ARGUMENT_IMAGE_OFFSETS, &from.tables.offsets).map_err(&set)?;

@@ -35,9 +35,9 @@ pub(super) struct Tables {
 
 /// Memory to which changes of tables are written.
 enum Copies {
-    /// The buffers use host memory. The fields are this memory, and the offset of the tables in it.
+    /// The buffers use this host memory, in which the tables begin at this offset.
     Shared(Image, usize),
-    /// The buffers are in device memory. The command queue copies changes to the device.
+    /// The buffers are in device memory, and this command queue copies changes to them.
     Own(Mutex<CommandQueue>),
 }
 

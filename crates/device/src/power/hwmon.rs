@@ -57,8 +57,7 @@ fn meter(device: &str, name: String, sensor: Sensor) -> FoundMeter {
     FoundMeter::new(device, name, KIND, Box::new(sensor))
 }
 
-/// Returns the best sensor in an hwmon folder. An energy counter is better than samples of the
-/// power.
+/// Returns the best sensor in an hwmon folder. An energy counter is better than a power sensor.
 fn sensor(folder: &Path) -> Option<Sensor> {
     let file = |name: &str| Some(folder.join(name)).filter(|file| file.exists());
     let power = || file("power1_average").or_else(|| file("power1_input")).map(Sensor::Power);

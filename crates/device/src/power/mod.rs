@@ -60,7 +60,7 @@ impl FoundMeter {
 /// One reading of an energy source.
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Reading {
-    /// Value of an energy counter in joules. The counter restarts from 0 when it reaches `wraps`.
+    /// Value of an energy counter in joules. When the counter reaches `wraps`, it restarts from 0.
     Energy { joules: f64, wraps: Option<f64> },
     /// Current power, in watts.
     Watts(f64),
@@ -92,9 +92,9 @@ impl Meter {
         Ok(Self { source, last, last_at: now, joules: 0.0 })
     }
 
-    /// Returns the energy in joules since the meter started. The caller must call this function
-    /// often, because power samples are integrated between calls, and an energy counter may wrap
-    /// only once between two calls. At full load, RAPL counters wrap within a minute.
+    /// Returns the energy in joules since the meter started. Calls must be frequent, because each
+    /// call adds one power sample. An energy counter must not wrap twice between two calls. At full
+    /// load, RAPL counters wrap within a minute.
     ///
     /// # Errors
     /// Returns the reason if the sensor cannot be read. The energy that was measured so far is then

@@ -13,8 +13,8 @@ pub(super) const KIND: &str = "nvml";
 const MILLI: f64 = 1e-3;
 
 /// Returns the energy sensor of the GPU with the PCI address `pci`. Without an address, `number` is
-/// the NVML number of the GPU. The numbers of CUDA and NVML differ if `CUDA_VISIBLE_DEVICES` or
-/// `CUDA_DEVICE_ORDER` is set, so the function then fails without an address.
+/// the NVML number of the GPU. CUDA and NVML number the GPUs differently if `CUDA_VISIBLE_DEVICES`
+/// or `CUDA_DEVICE_ORDER` is set. In this case, the function fails without an address.
 pub(super) fn source(number: Option<usize>, pci: Option<&str>) -> Result<(String, Box<dyn Source>), Unavailable> {
     let nvml = library()?;
     let gpu = match pci {
@@ -59,8 +59,7 @@ impl Source for Gpu {
     fn read(&self) -> Result<Reading, Unavailable> {
         let reading = if self.counts {
             let joules = self.gpu.total_energy_consumption().map(|millijoules| millijoules as f64 * MILLI);
-            // The value is a 64-bit counter of millijoules since the driver was loaded, so it never
-            // wraps.
+            // The 64-bit counter of millijoules since the driver was loaded never wraps.
             joules.map(|joules| Reading::Energy { joules, wraps: None })
         } else {
             self.gpu.power_usage().map(|milliwatts| Reading::Watts(f64::from(milliwatts) * MILLI))

@@ -75,8 +75,7 @@ mod tests {
         assert_eq!(found.iter().map(|found| found.name.as_str()).collect::<Vec<_>>(), ["package-0", "dram"]);
         let meter = found[0].meter.as_mut().unwrap();
         assert_eq!(meter.joules(), Ok(0.0));
-        // The counter grows from 1 J to 9.5 J. It then restarts at the end of its range, 10 J, and
-        // reaches 0.25 J.
+        // The counter grows from 1 J to 9.5 J. It then wraps to 0 at 10 J, and grows to 0.25 J.
         write(root.path(), &[("class/powercap/intel-rapl:0/energy_uj", "9500000\n")]);
         assert_eq!(meter.joules(), Ok(8.5));
         write(root.path(), &[("class/powercap/intel-rapl:0/energy_uj", "250000\n")]);

@@ -23,7 +23,7 @@ pub(crate) enum Direction {
     ToHost,
 }
 
-/// Block of byte ranges with equal lengths and equal distances, which are called rows.
+/// Block of byte ranges, the rows, which have equal lengths and equal distances.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Block {
     /// Offset of the first row from the start of the packet memory.
@@ -70,7 +70,7 @@ impl Blocks {
         self.iter().map(|block| block.bytes * block.rows).sum()
     }
 
-    /// Returns blocks that contain only the given byte ranges of each row.
+    /// Returns blocks with only the given byte ranges of each row.
     pub(super) fn columns(&self, columns: Columns) -> Self {
         if columns.bytes() == 0 {
             return Self::NONE;
@@ -101,9 +101,8 @@ impl BufferExtent {
         self.packets += packets;
     }
 
-    /// Returns one block that contains all of the buffers, or `None` if there are gaps between the
-    /// buffers. There are no gaps if the sum of the buffer lengths equals the length of the whole
-    /// range. `pitch` is the distance between buffers in bytes, if the distance is fixed.
+    /// Returns one block that contains all of the buffers, or `None` if there are gaps between
+    /// them. `pitch` is the distance between buffers in bytes, if the distance is fixed.
     fn block(&self, pitch: Option<usize>) -> Option<Block> {
         let unit = BUFFER_UNIT_BYTES;
         let offset = self.first as usize * unit;
@@ -117,12 +116,12 @@ impl BufferExtent {
         }
     }
 
-    /// Returns at most two blocks that contain all of the buffers, or `None` if two blocks are not
-    /// sufficient.
+    /// Returns at most two blocks that contain all of the buffers, or `None` if two blocks do not
+    /// suffice.
     ///
-    /// A worker allocates buffers from a ring. If the ring wraps between two buffers of a
-    /// submission, the buffers form two blocks. `middle` is the middle of the worker's memory.
-    /// `pitch` is the distance between buffers in bytes, if the distance is fixed.
+    /// A worker allocates buffers from a ring. If the ring wraps within a submission, the buffers
+    /// form two blocks. `middle` is the middle of the worker's memory. `pitch` is the distance
+    /// between buffers in bytes, if the distance is fixed.
     pub(super) fn blocks(&self, chunk: &Chunk, middle: u64, pitch: Option<usize>) -> Option<Blocks> {
         if self.packets == 0 {
             return Some(Blocks::NONE);

@@ -14,8 +14,8 @@ use serde::{Deserialize, Serialize};
 pub struct TransferCosts {
     /// Fixed cost of a submission that copy engines move.
     pub copy_chunk_bytes: usize,
-    /// Minimum cost to copy a part of one packet buffer. An H200 copies 247 million parts per
-    /// second in each direction at the same time.
+    /// Minimum cost in bytes of a copy from one packet buffer. An H200 makes 247 million such
+    /// copies per second, in each direction at the same time.
     pub copy_row_bytes_min: usize,
     /// Bytes of arrays that are copied per packet. A descriptor and a parameter are copied to the
     /// device. A descriptor and an outcome are copied back.
@@ -54,14 +54,14 @@ impl Default for TransferCosts {
 }
 
 impl TransferCosts {
-    /// Returns the cost of a submission that copy engines move. `buffers_bytes` is the cost of the
+    /// Returns the cost to move a submission with copy engines. `buffers_bytes` is the cost of the
     /// packet buffers alone.
     pub(super) fn copy(&self, packets: usize, buffers_bytes: usize) -> usize {
         buffers_bytes + packets * self.copy_packet_bytes + self.copy_chunk_bytes
     }
 
-    /// Returns the cost of a submission that the kernel accesses over the bus by zero-copy. `bytes`
-    /// contains the number of bytes that the kernel reads, and the number that it writes.
+    /// Returns the cost to process a submission by zero-copy. `bytes` contains the numbers of bytes
+    /// that the kernel reads and writes over the bus.
     pub(super) fn zero_copy(&self, packets: usize, bytes: [usize; 2]) -> usize {
         packets * self.zero_copy_packet_bytes
             + bytes[0] * self.zero_copy_read_percent / 100
@@ -75,8 +75,7 @@ mod tests {
 
     use super::*;
 
-    /// Checks that the costs decide between copy and zero-copy, so that a profile can change the
-    /// decision.
+    /// Checks that a profile can change the decision between copy and zero-copy.
     #[test]
     fn costs_decide_by_packets_and_bytes() {
         let costs = TransferCosts::default();

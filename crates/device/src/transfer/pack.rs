@@ -22,8 +22,8 @@ pub(crate) fn packed_bytes(chunk: &Chunk) -> usize {
 }
 
 /// Copies the bytes that kernels read from the packets of a submission into `staging`.
-/// `descriptors` are the descriptors for the device, as bytes. The function changes them so that
-/// they refer to the packed buffers.
+/// `descriptors` are the descriptors for the device, as bytes. After the call, they refer to the
+/// packed buffers.
 pub(crate) fn pack(chunk: &Chunk, region: &Region, needs: &[AccessNeeds], staging: &mut [u8], descriptors: &mut [u8]) {
     let mut next = 0_u32;
     for bin in &chunk.bins {

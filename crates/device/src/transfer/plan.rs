@@ -34,11 +34,9 @@ pub(crate) struct ChunkPlan {
     pub(crate) to_host: Blocks,
     /// Whether any function writes to its packets.
     pub(crate) writes: bool,
-    /// Number of bytes of packet buffers that are transferred to the device, and the number that is
-    /// transferred back.
+    /// Numbers of packet buffer bytes that are transferred to the device and back.
     pub(crate) bytes: [usize; 2],
-    /// Whether the device should access the submission's arrays directly, which requires that the
-    /// pages of the arrays can be locked.
+    /// Whether the device accesses the submission's arrays directly, in page-locked memory.
     pub(crate) uses_own_arrays: bool,
 }
 
@@ -67,7 +65,6 @@ pub(crate) struct Planner {
     pub(crate) otherwise: ChunkTransfer,
 }
 
-/// Bytes of packet buffers that the functions of a submission access.
 struct Needed {
     buffers: BufferExtent,
     /// Byte range that contains all frames, relative to the starts of the packet buffers.
@@ -76,8 +73,7 @@ struct Needed {
     written: Columns,
     reads: bool,
     writes: bool,
-    /// Number of bytes that the kernel would read over the bus by zero-copy, and the number that it
-    /// would write.
+    /// Numbers of bytes that the kernel would read and write over the bus by zero-copy.
     zero_copy_bytes: [usize; 2],
 }
 
@@ -105,8 +101,8 @@ impl Planner {
     }
 
     /// Returns whether the device should access the submission's arrays directly. The arrays must
-    /// lie in the same pages, as [`Chunk::new`] allocates them. In addition, the packets must use
-    /// zero-copy, or the submission must be large and have few gaps between its batches.
+    /// lie in one allocation, as [`Chunk::new`] creates it. With copies of packets, the submission
+    /// must also be large and have few gaps between its batches.
     fn uses_own_arrays(&self, chunk: &Chunk, transfer: ChunkTransfer) -> bool {
         let packets = chunk.packets as usize;
         let own = chunk.parameters.pages();
@@ -116,8 +112,7 @@ impl Planner {
     }
 
     /// Checks all packets of a submission, and adds up the bytes that their functions access.
-    /// Adjacent batches with the same needs are scanned together, which includes all batches in
-    /// most submissions.
+    /// Adjacent batches whose functions access the same bytes are scanned together.
     fn scan(&self, region: &Region, chunk: &Chunk) -> Result<Needed, Error> {
         let mut needed = Needed {
             buffers: BufferExtent::NONE,

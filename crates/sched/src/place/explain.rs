@@ -7,9 +7,8 @@ use super::placement::{Choice, PlaceSet};
 use super::planner::{Decision, Move, Outcome, Reason};
 use super::policy::Goal;
 
-/// Smallest change that a sentence mentions, as a fraction of a function's packets.
+/// Smallest moved fraction of a function's packets that a sentence mentions.
 const SHARE_MIN: f64 = 0.005;
-/// Largest number of changes of a placement that a sentence mentions.
 const CHANGES_MAX: usize = 4;
 
 /// Describes a decision of the planner in one sentence. An additional sentence names the devices
@@ -150,7 +149,7 @@ fn why_stayed(machine: &Machine, goal: &Goal, decision: &Decision) -> String {
     }
 }
 
-/// Describes the gain of a placement in the unit of the policy, such as watts or latency.
+/// Describes the gain of a placement in the unit of the policy, such as watts.
 fn gain_text(goal: &Goal, gain: f64, before: &Prediction, after: &Prediction) -> String {
     let change = |old: f64, new: f64| ((old - new) / old * 100.0).round();
     if gain.is_infinite() {

@@ -1,16 +1,15 @@
-//! Load (packet rate and frame lengths) of each function, which is the input of every prediction.
+//! Packet rate and frame lengths of each function, which are the input of every prediction.
 
 /// Number of frame length classes for which workers count packets.
 pub const LENGTH_CLASSES: usize = 4;
 /// Longest frame of each length class except the last class, in bytes.
 const CLASS_BYTES_MAX: [u16; LENGTH_CLASSES - 1] = [128, 512, 1024];
-/// Smallest fraction of a function's packets in a length class for which the model assumes separate
-/// batches.
+/// Smallest fraction of a function's packets for which a length class counts as in use.
 const CLASS_SHARE_MIN: f64 = 0.02;
 /// Fraction of all packets below which a function counts as idle.
 const IDLE_SHARE: f64 = 1e-4;
-/// Ratio between two neighbouring ranges of loads (buckets). The search caches one result for all
-/// loads in a range.
+/// Ratio between the upper ends of two neighbouring load buckets. A bucket is a range of similar
+/// loads, for which the search caches one result.
 pub const BUCKET_RATIO: f64 = 1.05;
 
 /// Returns the length class of a frame of `bytes` bytes.
@@ -50,8 +49,8 @@ impl FunctionLoad {
         Self { pps: count / seconds, bytes: bytes as f64 / count, classes: packets.map(|each| each as f64 / count) }
     }
 
-    /// Returns the smallest number of batches that packets of one kind of processing need. Each
-    /// length class in use needs its own batch.
+    /// Returns the number of length classes in use. Packets of different classes need separate
+    /// batches.
     pub(super) fn labels(&self) -> f64 {
         self.classes.iter().filter(|&&share| share >= CLASS_SHARE_MIN).count().max(1) as f64
     }
@@ -85,8 +84,8 @@ impl Load {
         self.functions[index].pps <= IDLE_SHARE * total_pps
     }
 
-    /// Returns the relative difference between this load and `other`. It is the sum of the changes
-    /// of all rates, divided by the larger total rate.
+    /// Returns the relative difference between this load and `other`. The difference is the sum of
+    /// all changes in packet rate, divided by the larger total rate.
     pub fn distance(&self, other: &Self) -> f64 {
         let pairs = self.functions.iter().zip(&other.functions);
         let change: f64 = pairs.map(|(one, two)| (one.pps - two.pps).abs()).sum();
@@ -94,7 +93,7 @@ impl Load {
         if total > 0.0 { change / total } else { 0.0 }
     }
 
-    /// Writes the key of the load's bucket (range of similar loads) to `key`.
+    /// Writes the key of the load's bucket to `key`. A bucket is a range of similar loads.
     pub(super) fn write_key(&self, key: &mut LoadKey) {
         key.clear();
         let total = self.pps();
@@ -124,7 +123,6 @@ impl Load {
     }
 }
 
-/// Returns the number of the first bucket whose upper end is at or above `value`.
 fn bucket(value: f64) -> i16 {
     // Values range from one packet per day to 10^15 packets per second, so the bucket number fits
     // in 16 bits.

@@ -3,8 +3,8 @@
 
 use super::model::Machine;
 
-/// Set of devices in certain modes, as a bit mask. A device either launches kernels or runs
-/// persistent groups of threads.
+/// Set of devices and modes, as a bit mask. In each mode, a device either launches kernels or runs
+/// persistent work-groups.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct PlaceSet(pub u32);
 
@@ -55,18 +55,18 @@ impl PlaceSet {
 }
 
 /// Setting of the machine: the devices in use, the submission size, the awake workers and their
-/// roles. It does not state how packets are divided between devices.
+/// roles. The division of packets between devices is not a part of it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Setting {
-    /// Devices that process packets, each in one mode. They are awake, and all other devices sleep.
+    /// Devices that process packets, each in one mode. All other devices sleep.
     pub on: PlaceSet,
     /// Number of awake workers.
     pub workers: u16,
     /// Number of awake workers that only feed devices. The value 0 means that every worker feeds
     /// devices and also runs kernels.
     pub feeders: u16,
-    /// Exponent that reduces the submission size. Every device except the CPU uses the configured
-    /// size, divided by 4 to the power of `level`.
+    /// Reduces the submission size. Every device except the CPU uses the configured size, divided
+    /// by 4 to the power of `level`.
     pub level: u8,
 }
 
@@ -83,14 +83,13 @@ pub struct Choice {
 
 impl Choice {
     /// Returns the devices that receive packets of the function `function`. `places` is the number
-    /// of devices, if each mode of a device counts.
+    /// of combinations of a device and a mode.
     pub fn used_by(&self, function: usize, places: usize) -> PlaceSet {
         let shares = &self.shares[function * places..][..places];
         PlaceSet::of((0..places).filter(|&place| shares[place] > 0.0))
     }
 
-    /// Returns the largest difference between the two placements in the fraction of a function's
-    /// packets that a device receives.
+    /// Compares the packet fractions of two placements, and returns the largest difference.
     pub fn shares_moved(&self, other: &Self) -> f64 {
         self.shares.iter().zip(&other.shares).map(|(one, two)| (one - two).abs()).fold(0.0, f64::max)
     }
@@ -101,7 +100,7 @@ impl Choice {
 pub enum Role {
     /// The worker feeds devices, and also runs kernels on its core.
     Any,
-    /// The worker feeds the device and mode with this index, and runs no kernels.
+    /// The worker only feeds the device and mode with this index.
     Feed(usize),
     /// The worker runs kernels on its core, and feeds no device.
     Compute,
@@ -124,8 +123,7 @@ pub struct Route {
 pub struct PlaceLimits {
     /// Packet limit of a submission.
     pub chunk_packets: u32,
-    /// Longest time that the oldest packet of a submission waits for the submission to fill, in
-    /// nanoseconds.
+    /// Longest time that a packet waits for its submission to fill, in nanoseconds.
     pub deadline_ns: u64,
     /// Maximum number of submissions in flight per worker.
     pub chunks: u8,
@@ -136,7 +134,7 @@ pub struct PlaceLimits {
 /// Output of the planner: everything that the workers apply.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Placement {
-    /// Sequence number of the placement. Each new placement gets the next number.
+    /// Sequence number of the placement.
     pub number: u64,
     /// Placement of each function.
     pub routes: Vec<Route>,
@@ -144,14 +142,13 @@ pub struct Placement {
     pub places: Vec<PlaceLimits>,
     /// Role of each worker.
     pub roles: Vec<Role>,
-    /// Number of workers that may be awake while other workers are overloaded.
+    /// Maximum number of awake workers during an overload.
     pub workers_max: u16,
 }
 
 impl Placement {
-    /// Creates the placement that `choice` describes. `burst` is the placement for a larger load.
-    /// Overloaded workers may also use its devices and workers, but only devices in `fast`, which
-    /// wake up soon enough.
+    /// Creates the placement that `choice` describes. `burst` is the choice for a larger load.
+    /// Overloaded workers may also use the devices of `burst` that are in `fast`, and its workers.
     pub(super) fn new(machine: &Machine, number: u64, choice: &Choice, burst: &Choice, fast: PlaceSet) -> Self {
         let places = machine.places.len();
         let route = |function: usize| {
@@ -178,9 +175,9 @@ impl Placement {
     }
 }
 
-/// Assigns a role to each worker. Workers that only feed devices are divided between the devices by
-/// D'Hondt's method, in proportion to the packets that the devices receive. Each device in use has
-/// at least one such worker if there are enough.
+/// Assigns a role to each worker. D'Hondt's method divides the workers that only feed devices, in
+/// proportion to the packets of each device. Each device in use has at least one such worker if
+/// there are enough.
 fn roles(machine: &Machine, choice: &Choice) -> Vec<Role> {
     let (setting, places) = (choice.setting, machine.places.len());
     let awake = usize::from(setting.workers);

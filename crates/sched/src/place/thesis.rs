@@ -14,13 +14,12 @@ use super::policy::{Goal, Splits};
 
 /// Time between two checks of the packet rate, in nanoseconds.
 const PERIOD_NS: u64 = 100_000_000;
-/// Largest relative change of the packet rate that does not cause a move.
+/// Largest relative change of the packet rate that leaves the placement unchanged.
 const SAME_RATE: f64 = 0.1;
-/// Largest number of configurations that the thesis measures in advance. Further combinations of
-/// functions and devices are left out.
+/// Largest number of assignments of functions to devices that the rule of the thesis compares.
 const POOL_MAX: usize = 4096;
 
-/// State of the thesis's rule between two checks of the packet rate.
+/// State of the thesis's placement rule between two checks of the packet rate.
 #[derive(Debug)]
 pub(super) struct Thesis {
     pool: Vec<Choice>,
@@ -81,7 +80,8 @@ impl Thesis {
 }
 
 /// Returns all assignments of functions to devices. An assignment uses at most one mode of a
-/// device. Each assignment that uses more than the CPU is returned with three submission sizes.
+/// device. Assignments with other devices than the CPU are returned with three submission sizes
+/// each.
 fn pool(machine: &Machine) -> Vec<Choice> {
     let places = machine.places.len();
     let mut assignments: Vec<Vec<usize>> = vec![Vec::new()];

@@ -84,7 +84,7 @@ fn folder() -> Option<PathBuf> {
     Some(cache.or_else(home)?.join("godwit"))
 }
 
-/// Returns a cache file for this source text from any version of the compiler, if there is one.
+/// Returns any cached binary of this source text, regardless of the compiler version.
 fn cached_by_any(source: &str, architecture: &str) -> Option<PathBuf> {
     let stem = format!("{}-", stem(source, architecture));
     let entries = fs::read_dir(folder()?).ok()?;

@@ -47,8 +47,7 @@ impl Copies {
         self.bytes.push(bytes);
     }
 
-    /// Adds a copy of a block between the memories at `host` and `device`. The offset of the block
-    /// is the same in both memories.
+    /// Adds a copy of a block. The block has the same offset from `host` and from `device`.
     pub(crate) fn add_block(&mut self, direction: Direction, device: DevicePointer, host: *mut u8, block: Block) {
         let (device, host) = (device + block.offset as u64, host.wrapping_add(block.offset));
         if block.is_row() {

@@ -42,12 +42,11 @@ impl DeviceMemory {
         }
     }
 
-    /// Overwrites the memory with zeros, and waits until it is overwritten.
+    /// Overwrites the memory with zeros, and waits for the end of this operation.
     fn wipe(&self) {
         // SAFETY: `self.bytes` bytes are allocated.
         let _ = unsafe { result::memset_d8_sync(self.pointer, 0, self.bytes) };
-        // Without this wait, the zeros could overwrite data that another stream writes to the
-        // memory later.
+        // Without this wait, the zeros could overwrite data that another stream writes later.
         let _ = settle();
     }
 
@@ -191,7 +190,7 @@ impl Registration {
     }
 }
 
-/// Page lock of an array. It also keeps the pages of the array allocated.
+/// Page lock of an array, which also keeps the array's pages allocated.
 pub(crate) struct PageLock {
     // Dropped before the pages.
     registration: Registration,
@@ -220,9 +219,8 @@ fn device_pointer(context: &Context, base: NonNull<u8>) -> Result<DevicePointer,
     Ok(pointer)
 }
 
-/// Waits for the default stream. Memory fills and copies from pageable memory use this stream, and
-/// may still run after their driver call returns. All other streams of this crate do not
-/// synchronize with the default stream.
+/// Waits for the default stream of CUDA. Memory fills and copies from pageable memory use this
+/// stream. They may still run after their driver call returns.
 fn settle() -> Result<(), DriverError> {
     // SAFETY: the default stream always exists.
     unsafe { result::stream::synchronize(std::ptr::null_mut()) }

@@ -128,9 +128,9 @@ impl Function {
     }
 }
 
-/// Launch that is repeated with different arguments, as a CUDA graph of one kernel. On the host of
-/// an H200, it takes 2 µs of the calling thread if the number of work-groups stays the same, and
-/// 3.3 µs otherwise. An ordinary launch takes 3.5 µs.
+/// CUDA graph of one kernel launch that is repeated with different arguments. On the host of an
+/// H200, a repeated launch takes 2 µs of the calling thread, or 3.3 µs if the number of work-groups
+/// changes. An ordinary launch takes 3.5 µs.
 pub(crate) struct Repeated {
     exec: sys::CUgraphExec,
     graph: sys::CUgraph,

@@ -10,7 +10,6 @@ use crate::chain::DeviceChain;
 use crate::program::Program;
 use crate::transfer::{Block, pack, packed_bytes, unpack};
 
-/// Packet function that reads and writes the given numbers of bytes.
 struct Accessing {
     reads: u16,
     writes: u16,
@@ -58,8 +57,6 @@ fn programs(accessed: &[(u16, u16)]) -> Vec<Arc<dyn Program>> {
     accessed.iter().map(|&(reads, writes)| Arc::new(Accessing { reads, writes }) as Arc<dyn Program>).collect()
 }
 
-/// Returns a submission with one batch per program. Packet `i` belongs to the batch with the index
-/// `bin_of(i)`.
 fn chunk(descriptors: &[Descriptor], programs: usize, bin_of: impl Fn(usize) -> usize) -> Chunk {
     let mut chunk = Chunk::new(programs, descriptors.len());
     let mut first = 0;
@@ -123,7 +120,7 @@ const FUNCTIONS: [&[(u16, u16)]; 6] = [
 ];
 
 /// Allocates packets of the given `lengths` from a ring of buffers. First allocates and releases
-/// packets of the lengths `before`, so that the ring begins at an arbitrary position.
+/// packets of the lengths `before`, which moves the start of the ring.
 fn allocate(region: &mut Region, before: &[usize], lengths: &[usize]) -> Vec<Descriptor> {
     for &length in before {
         let descriptor = region.allocate(length).unwrap();
@@ -179,8 +176,7 @@ proptest! {
         let (mut region, pitch) = region(if is_dense { Layout::Dense } else { Layout::Slots }, 64);
         let descriptors = allocate(&mut region, &before, &lengths);
         let arena_bytes = descriptors.iter().map(|packet| packet.buffer_offset() + 4096).max().unwrap_or(0);
-        // The value of a byte shows its origin. Bytes of the host are below 64, and bytes on the
-        // device are 200 before the transfer.
+        // Bytes of the host are below 64. Bytes on the device are 200 before the transfer.
         for packet in &descriptors {
             region.buffer_mut(packet).iter_mut().enumerate().for_each(|(at, byte)| *byte = (at % 61) as u8);
         }
@@ -290,8 +286,8 @@ fn rejects_a_packet_outside_the_region_in_any_bin() {
         let mut region = regions.pop().unwrap();
         let descriptors: Vec<Descriptor> = (0..90).map(|_| region.allocate(100).unwrap()).collect();
         let programs = programs(&[(u16::MAX, u16::MAX); 4]);
-        // Each batch has 22 or 23 packets. The scan processes eight packets at a time, so it sees
-        // complete groups of eight and a remainder.
+        // Each batch has 22 or 23 packets. The scan processes eight packets at a time, and
+        // therefore also sees an incomplete group.
         let good = chunk(&descriptors, 4, |index| index % 4);
         let beyond = Descriptor { length: u16::MAX, ..descriptors[0] };
         let far = Descriptor { buffer: u32::MAX, ..descriptors[0] };

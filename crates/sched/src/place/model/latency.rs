@@ -5,8 +5,7 @@ use super::super::profile::{CurvePoint, Fit};
 /// Loads of a device for which its latency is stored, as fractions of its capacity.
 /// `godwit profile` measures at these loads.
 pub(super) const USES: [f64; 4] = [0.05, 0.25, 0.6, 0.95];
-/// Relative growth of the latency per unit of load, above the highest load in [`USES`]. The queue
-/// grows at such loads.
+/// Relative growth of the latency per unit of load, above the highest load in [`USES`].
 const OVERLOAD_GROWTH: f64 = 40.0;
 /// 99th percentile of an exponentially distributed waiting time, as a multiple of its mean: ln 100.
 const WAIT_P99: f64 = 4.6;
@@ -56,7 +55,7 @@ impl LatencyCurve {
     }
 }
 
-/// Inputs of the latency estimate for a device without measured latencies.
+/// Properties of a function on a device, from which latencies are estimated.
 pub(super) struct Way<'a> {
     pub(super) fit: &'a Fit,
     /// Frame length, in bytes.
@@ -94,13 +93,12 @@ impl Knots {
         })
     }
 
-    /// Estimates the latencies of a device without measurements. A latency is the sum of the
-    /// latency of an idle device, the time to fill a submission, and the wait for earlier
-    /// submissions.
+    /// Estimates the latencies of a device without measurements. A latency consists of the latency
+    /// of an idle device, the time to fill a submission, and the wait for earlier submissions.
     ///
-    /// A packet waits for its submission to fill only if the device is busy. For the 99th
-    /// percentile, the device counts as busy with twice its load. The wait for earlier submissions
-    /// is the wait in a queue with constant service time (M/D/1).
+    /// A packet waits for a full submission only if the device is busy. For the 99th percentile,
+    /// the device counts as busy with twice its load. Earlier submissions form a queue with
+    /// constant service time (M/D/1).
     pub(super) fn estimated(way: &Way<'_>) -> Self {
         let Way { fit, bytes, chunk, deadline_ns, chunks, packet_ns, lanes } = way;
         let trip_ns = fit.trip_ns + fit.trip_byte_ns * bytes;
@@ -145,8 +143,7 @@ impl Knots {
 }
 
 /// Interpolates linearly between latencies that are sorted by load. Below the lowest load, the
-/// latency is constant. Above the highest load, the latency grows as in a queue, in proportion to
-/// `1 / (1 - load)`.
+/// latency is constant. Above the highest load, it grows in proportion to `1 / (1 - load)`.
 fn interpolate(points: impl Iterator<Item = (f64, f64)>, x: f64) -> f64 {
     let mut before: Option<(f64, f64)> = None;
     for (next_x, next_y) in points {

@@ -30,7 +30,7 @@ pub use predict::{Prediction, Resource};
 pub(super) use predict::{RESOURCES_MAX, Totals};
 pub(super) use table::Table;
 
-/// Smallest load of the measurements from which power is predicted, as a fraction of the device's
+/// Smallest load of the measurements that determine the power, as a fraction of the device's
 /// capacity.
 const POWER_LOAD_MIN: f64 = 0.01;
 
@@ -61,8 +61,7 @@ pub enum ModelError {
     Empty,
 }
 
-/// A configured device in one mode. It either launches kernels or runs persistent groups of
-/// threads.
+/// A configured device in one mode. It either launches kernels or runs persistent work-groups.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PlaceSetup {
     /// Name of the device and its mode in placements and messages, such as `cuda:0` or
@@ -70,7 +69,8 @@ pub struct PlaceSetup {
     pub id: String,
     /// Name of the device.
     pub device: String,
-    /// Whether the device runs persistent groups, which wait for packets instead of being launched.
+    /// Whether the device runs persistent work-groups, which wait for packets instead of being
+    /// launched.
     pub persistent: bool,
     /// Configured packet limit of a submission.
     pub chunk_packets: u32,
@@ -107,7 +107,7 @@ pub struct MachineSetup {
 pub struct Place {
     /// Configuration of the device in this mode.
     pub setup: PlaceSetup,
-    /// Index of the device among the devices other than the CPU, or `None` for the CPU.
+    /// Index in the list of devices other than the CPU, or `None` for the CPU.
     pub(super) device: Option<usize>,
 }
 
@@ -140,8 +140,7 @@ pub(super) struct Cost {
 #[derive(Clone, Debug)]
 pub(super) struct ModelBus {
     pub(super) name: String,
-    /// Transfer time per byte, in nanoseconds. The first entry is for transfers to the devices, and
-    /// the second entry is for transfers back.
+    /// Transfer times per byte to the devices and back, in nanoseconds.
     pub(super) byte_ns: [f64; 2],
     pub(super) packet_bytes: f64,
 }
@@ -153,8 +152,7 @@ pub struct Machine {
     pub workers: u16,
     /// Names of the functions.
     pub functions: Vec<String>,
-    /// For each function, the devices and modes on which it may run and for which the profile has
-    /// costs.
+    /// For each function, the permitted devices and modes for which the profile has costs.
     pub allowed: Vec<PlaceSet>,
     /// Devices in each of their modes. The first entry is the CPU.
     pub places: Vec<Place>,
@@ -172,8 +170,8 @@ pub struct Machine {
     pub(super) noise_cv: f64,
 }
 
-/// Factors that correct predicted values according to measured values. Each list has an entry for
-/// each function on each device and mode, at index `function * places + place`.
+/// Factors that correct predictions according to measurements. Each list has an entry for each
+/// function on each device and mode, at index `function * places + place`.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Corrections {
     /// Ratio of the measured device time to the predicted device time. On the CPU, the kernel time
@@ -181,8 +179,8 @@ pub struct Corrections {
     pub cost: Vec<f64>,
     /// Ratio for the latency.
     pub latency: Vec<f64>,
-    /// Change of the prediction's relative error. It is negative where measurements confirm the
-    /// prediction, and positive where a device is slower than predicted.
+    /// Change of the prediction's relative error. Measurements that confirm the prediction make it
+    /// negative, and a device that is slower than predicted makes it positive.
     pub error: Vec<f64>,
 }
 
@@ -269,7 +267,7 @@ impl Machine {
         Ok(machine)
     }
 
-    /// Returns the number of resources. They are two kinds of cores, all devices, and both
+    /// Returns the number of resources. The resources are two kinds of cores, all devices, and both
     /// directions of each bus.
     pub(super) fn resources(&self) -> usize {
         2 + self.devices.len() + 2 * self.buses.len()

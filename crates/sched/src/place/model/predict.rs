@@ -46,7 +46,7 @@ pub struct Prediction {
     pub cores: f64,
     /// Number of cores whose workers are awake.
     pub awake: f64,
-    /// Largest relative error of the model among the functions and devices in use.
+    /// Largest relative error of the model among all functions on the devices in use.
     pub error: f64,
 }
 
@@ -72,14 +72,14 @@ impl Prediction {
     }
 }
 
-/// For each resource, the fraction that all functions together use.
+/// Fraction of each resource that all functions together use.
 #[derive(Clone, Copy, Debug)]
 pub(in super::super) struct Totals {
-    /// Used fraction of each resource, without interference between functions. It grows in
+    /// Used fraction of each resource, without the mutual slowdown of functions. It grows in
     /// proportion to the load.
     values: [f64; RESOURCES_MAX],
-    /// Extra use of each resource when functions on the same device slow each other down. It grows
-    /// with the square of the load.
+    /// Additional fraction of each resource, due to the mutual slowdown of functions on the same
+    /// device. It grows with the square of the load.
     extra: [f64; RESOURCES_MAX],
     resources: usize,
 }
@@ -95,7 +95,7 @@ impl Totals {
         self.values.iter_mut().zip(row).for_each(|(value, add)| *value += add);
     }
 
-    /// Sets the resource use to `before`, and adds the resources that one more function uses.
+    /// Sets the resource use to the sum of `before` and the resource use `row` of one function.
     #[inline]
     pub(in super::super) fn set_sum(&mut self, before: &Self, row: &[f64]) {
         let count = self.resources;
@@ -104,7 +104,7 @@ impl Totals {
         }
     }
 
-    /// Adds the extra resource use of functions that slow each other down on the same device. `row`
+    /// Adds the resource use due to the mutual slowdown of functions on the same device. `row`
     /// returns the resource use of one function.
     #[inline]
     pub(in super::super) fn interfere<'a>(

@@ -1,5 +1,5 @@
-//! Table of the times and latencies of all functions on all devices, for one load. Devices in use,
-//! submission size and workers are fixed.
+//! Table of the times and latencies of all functions on all devices, for one load and one machine
+//! setting.
 
 use super::super::load::Load;
 use super::super::placement::{Choice, Setting};
@@ -7,10 +7,10 @@ use super::latency::{Knots, Way};
 use super::predict::{Prediction, RESOURCES_MAX, Totals};
 use super::{Corrections, Machine};
 
-/// Resource index of the cores of all workers. If some workers only feed devices, this resource
-/// contains only the cores of these workers.
+/// Index of a resource: the cores of all workers. If some workers only feed devices, only their
+/// cores count.
 pub(super) const FEED: usize = 0;
-/// Resource index of the cores of workers that only run kernels.
+/// Index of a resource: the cores of workers that only run kernels.
 pub(super) const COMPUTE: usize = 1;
 /// Resource index of the first device other than the CPU.
 pub(super) const DEVICES: usize = 2;
@@ -164,8 +164,8 @@ impl Table {
         self.setting
     }
 
-    /// Returns the resource of which functions need more when they slow each other down. It is the
-    /// device itself or, on the CPU, the cores that run kernels.
+    /// Returns the resource that functions on a device compete for. It is the device itself or, on
+    /// the CPU, the cores that run kernels.
     pub(in super::super) fn own_resource(&self, machine: &Machine, place: usize) -> usize {
         match machine.places[place].device {
             Some(device) => DEVICES + device,

@@ -6,8 +6,7 @@ use super::super::load::{FunctionLoad, LENGTH_CLASSES, Load};
 /// covers 50 ms.
 const WINDOW: usize = 5;
 
-/// Threshold for the ratio of the forecast to the latest measured load. Above it, the load counts
-/// as falling.
+/// Ratio of the forecast to the latest measured load, above which the load counts as falling.
 const FALLING: f64 = 1.1;
 
 /// Sums of one measurement: packets, bytes, and packets of each length class. All sums are per
@@ -17,8 +16,8 @@ type Sums = [f64; 2 + LENGTH_CLASSES];
 /// Forecast of the load. For each function, it is the larger of the latest measurement and the mean
 /// of the last measurements.
 ///
-/// The forecast rises with a single measurement. It falls only when the mean has fallen, so a short
-/// gap in the traffic does not change the placement.
+/// The forecast rises with a single measurement. It falls only when the mean has fallen. A short
+/// gap in the traffic therefore has little effect.
 #[derive(Debug)]
 pub(super) struct Forecast {
     /// Sums of each measurement, at index `look * functions + function`.

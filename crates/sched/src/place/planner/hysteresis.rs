@@ -1,40 +1,41 @@
-//! Hysteresis: decides when the planner should move to a better placement.
+//! Hysteresis: decides when the planner should change to a better placement.
 
 use super::super::load::Load;
 use super::super::placement::Choice;
 
-/// Number of consecutive runs of the planner for which a gain must last before a move.
+/// Number of consecutive runs of the planner for which a better placement must stay better.
 const LOOKS: u32 = 3;
-/// Shortest time between a move and the next move that is not urgent, in nanoseconds.
+/// Shortest time between a change of placement and the next change that is not urgent, in
+/// nanoseconds.
 const DWELL_NS: u64 = 300_000_000;
-/// Shortest time between two moves if the load has changed since the first move, in nanoseconds.
+/// Shortest time between two changes of placement if the load has also changed, in nanoseconds.
 const DWELL_CHANGED_NS: u64 = 50_000_000;
 /// Relative change of the load above which [`DWELL_CHANGED_NS`] applies.
 const CHANGED_LOAD: f64 = 0.25;
-/// Upper limit of the required time between two moves, in nanoseconds.
+/// Upper limit of the required time between two changes of placement, in nanoseconds.
 const DWELL_MAX_NS: u64 = 5_000_000_000;
-/// Factor by which the required time between two moves grows after each move that was undone.
+/// Factor by which the required time between two changes of placement grows after each change that
+/// was undone.
 const DWELL_GROWTH: u64 = 4;
-/// Time without an undone move after which the planner uses the shortest time between moves again,
-/// in nanoseconds.
+/// Time without an undone change after which the required time is [`DWELL_NS`] again, in
+/// nanoseconds.
 const FORGIVE_NS: u64 = 10_000_000_000;
-/// Threshold for the relative change of the load. Below it, a return to the earlier placement
-/// counts as undoing a move.
+/// Relative change of the load below which a return to the earlier placement counts as undoing a
+/// move.
 const SAME_LOAD: f64 = 0.1;
-/// Time for which a device must be unnecessary before it sleeps, as a multiple of its wake-up time.
+/// Time for which a device must be unnecessary before it sleeps, in multiples of its wake-up time.
 const QUIET_WAKES: f64 = 10.0;
 
 /// Reason to wait before a move to a better placement.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) enum Wait {
-    /// The gain has not lasted long enough. The value is the number of further runs of the planner
-    /// for which it must last.
+    /// The better placement must stay better for this number of further runs of the planner.
     Looks(u32),
-    /// The last move was too recent. The value is the remaining time until the next move, in
+    /// The last change of placement is too recent. The value is the time until the next change, in
     /// nanoseconds.
     Dwell(u64),
-    /// Letting devices sleep does not yet save enough energy to justify waking them again later.
-    /// The value is the missing energy, in joules.
+    /// Sleep would not yet have saved the energy to wake the devices again. The value is the
+    /// missing energy, in joules.
     Unearned(f64),
 }
 
@@ -56,7 +57,7 @@ pub(super) struct Hysteresis {
 pub(super) struct SleepCost {
     /// Energy for waking the devices again, in joules.
     pub(super) joules: f64,
-    /// Longest wake-up time of a device that would sleep, in nanoseconds.
+    /// Longest wake-up time of the devices that would sleep, in nanoseconds.
     pub(super) wake_ns: f64,
     /// Power that the move saves, in watts.
     pub(super) saved_watts: f64,
@@ -94,8 +95,8 @@ impl Hysteresis {
         if better_ns < quiet_ns {
             return Some(Wait::Dwell(quiet_ns - better_ns));
         }
-        // The wait ends when the energy that sleep would have saved equals the energy of a wake-up.
-        // This wait costs at most twice the optimum (ski rental problem).
+        // The wait ends when earlier sleep would have saved the energy of a wake-up. This wait
+        // costs at most twice the optimum (ski rental problem).
         let wasted = cost.saved_watts * better_ns as f64 * 1e-9;
         (cost.joules > 0.0 && wasted < cost.joules).then_some(Wait::Unearned(cost.joules - wasted))
     }
@@ -116,7 +117,7 @@ impl Hysteresis {
         self.moved_ns = now_ns;
     }
 
-    /// Returns whether the load differs from the load at the last move.
+    /// Returns whether the load has changed since the last change of placement.
     pub(super) fn load_changed(&self, load: &Load) -> bool {
         self.before.as_ref().is_none_or(|(_, at)| at.distance(load) > SAME_LOAD)
     }
@@ -192,8 +193,8 @@ mod tests {
         assert_eq!(move_to(&mut state, 1, 1.0), DWELL_GROWTH * DWELL_NS);
         assert_eq!(move_to(&mut state, 2, 1.0), DWELL_MAX_NS.min(DWELL_GROWTH.pow(2) * DWELL_NS));
         assert_eq!(move_to(&mut state, 3, 1.0), DWELL_MAX_NS);
-        // The load has changed, so the return to the earlier placement is right. After a long time,
-        // earlier undone moves no longer count.
+        // The load has changed, so the return to the earlier placement does not undo a move. After
+        // a long time, earlier undone moves no longer count.
         assert_eq!(move_to(&mut state, 4, 2.0), DWELL_MAX_NS);
         assert_eq!(move_to(&mut state, 101, 3.0), DWELL_NS);
     }

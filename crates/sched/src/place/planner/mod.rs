@@ -25,21 +25,20 @@ use trust::Trust;
 
 /// Smallest relative gain that justifies a move.
 const GAIN_MIN: f64 = 0.05;
-/// Relative gain that justifies a move, as a multiple of the model's relative error.
+/// Relative gain that justifies a new placement, as a multiple of the model's relative error.
 const GAIN_ERRORS: f64 = 2.0;
-/// Relative gain that justifies a move while workers are overloaded.
+/// Relative gain that justifies a new placement while workers are overloaded.
 const GAIN_OVERLOADED: f64 = 0.02;
-/// Relative gain that justifies a move that affects only a small fraction of a function's packets.
+/// Relative gain that justifies a change to a small fraction of a function's packets.
 const GAIN_TUNING: f64 = 0.01;
-/// Shortest time between two moves that affect only a small fraction of a function's packets, in
-/// nanoseconds.
+/// Shortest time between two changes to small fractions of a function's packets, in nanoseconds.
 const TUNING_NS: u64 = 100_000_000;
-/// Time in which the corrections of the model settle after a move, in nanoseconds.
+/// Time for the corrections of the model to settle after a change of placement, in nanoseconds.
 const SETTLE_NS: u64 = 300_000_000;
 /// Fill level of a worker's packet ring from which the worker counts as overloaded.
 const BACKLOG: f64 = 0.5;
-/// Assumed packet rate when the planner chooses additional devices for overloaded workers, in
-/// packets per second. The exact rate has no effect.
+/// Packet rate for which additional devices for overloaded workers are chosen, in packets per
+/// second. The exact rate has no effect.
 const BURST_PPS: f64 = 1e8;
 /// Factor by which the fullest resource may exceed its limit before a placement counts as
 /// overloaded. New placements must stay below the limit.
@@ -49,10 +48,10 @@ const MARGIN_MAX: f64 = 1.1;
 /// Factor by which the remembered peak load shrinks at each run of the planner. The peak shrinks to
 /// a third in one second.
 const PEAK_DECAY: f64 = 0.99;
-/// Longest wake-up time of an additional device for overloaded workers, in nanoseconds. The packet
-/// rings of a worker can hold a burst for about this time.
+/// Longest wake-up time of an additional device for overloaded workers, in nanoseconds. A worker's
+/// packet rings can hold a burst of about this duration.
 const OVERFLOW_WAKE_NS: f64 = 1e6;
-/// Step by which the planner raises the assumed load if packet rings are full unexpectedly.
+/// Step by which the planner raises the assumed load if packet rings fill up unexpectedly.
 const PRESSURE_STEP: f64 = 0.25;
 /// Largest growth of the assumed load, as a fraction of the forecast.
 const PRESSURE_MAX: f64 = 1.0;
@@ -63,11 +62,11 @@ const PRESSURE_DECAY: f64 = 0.99;
 /// Rule by which placements are chosen.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Rule {
-    /// Moves if the predicted gain is large enough, as described in this module.
+    /// Changes the placement if the predicted gain is large enough.
     #[default]
     Gain,
-    /// Follows the rule of a thesis on adaptive scheduling, for comparison. The rule chooses a
-    /// placement every 100 ms if the packet rate has changed by more than 10 %.
+    /// Follows the rule of a thesis on adaptive scheduling, for comparison. Every 100 ms, the rule
+    /// chooses a new placement if the packet rate has changed by more than 10 %.
     Thesis,
 }
 
@@ -76,8 +75,8 @@ pub enum Rule {
 pub struct Measured {
     /// Number of packets.
     pub packets: u64,
-    /// Time that the packets took on the device, in nanoseconds. On the CPU, it is the core time of
-    /// the kernel.
+    /// Processing time of the packets on the device, in nanoseconds. On the CPU, it is the core
+    /// time of the kernel.
     pub busy_ns: f64,
 }
 
@@ -91,8 +90,8 @@ pub struct Observation {
     /// Measured work of each function on each device and mode, at index `function * places +
     /// place`. The list is empty if nothing was measured.
     pub measured: Vec<Measured>,
-    /// 99th percentile of the latency of each function, in nanoseconds. If the value is 0 or
-    /// missing, it was not measured.
+    /// 99th percentile of the latency of each function, in nanoseconds. A value of 0 or a missing
+    /// value was not measured.
     pub p99_ns: Vec<f64>,
     /// Fill level of the fullest packet ring of all workers, 0 to 1.
     pub backlog: f64,
@@ -133,44 +132,42 @@ pub enum Reason {
     Overload,
     /// The predicted gain is large enough.
     Gain,
-    /// The move affects only a small fraction of a function's packets.
+    /// The change affects only a small fraction of a function's packets.
     Tuning,
     /// The current placement is the best placement.
     Best,
     /// The best other placement would gain too little.
     SmallGain,
-    /// The gain has not lasted long enough. The value is the number of further runs of the planner
-    /// for which it must last.
+    /// The better placement must stay better for this number of further runs of the planner.
     Lasting(u32),
-    /// The load is falling, and the forecast is still higher than the load.
+    /// The load is falling, but its forecast has not fallen as far yet.
     Falling,
-    /// The last move was too recent. The value is the remaining time until the next move, in
+    /// The last change of placement is too recent. The value is the time until the next change, in
     /// nanoseconds.
     Dwell(u64),
-    /// Letting devices sleep does not yet save enough energy to justify waking them again later.
-    /// The value is the missing energy, in joules.
+    /// Sleep would not yet have saved the energy to wake the devices again. The value is the
+    /// missing energy, in joules.
     Unearned(f64),
     /// The remaining devices cannot run all functions.
     NoPlace,
-    /// The placement stays, because the packet rate has changed by less than 10 % or less than 100
-    /// ms have passed. Only [`Rule::Thesis`] gives this reason.
+    /// The packet rate has changed by less than 10 %, or less than 100 ms have passed. Only
+    /// [`Rule::Thesis`] gives this reason.
     SameRate,
-    /// The placement changes, because the packet rate has changed. Only [`Rule::Thesis`] gives this
-    /// reason.
+    /// The packet rate has changed. Only [`Rule::Thesis`] gives this reason.
     Rate,
 }
 
 /// A move from one placement to another.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Move {
-    /// Earlier placement, or `None` if the new placement is the first one.
+    /// Earlier placement, or `None` if there was none.
     pub from: Option<Choice>,
     /// New placement.
     pub to: Choice,
     /// Load for which the new placement was chosen.
     pub load: Load,
     /// Devices that are slower than predicted. Each entry contains the index of the device and
-    /// mode, and its rate relative to the measured profile.
+    /// mode, and the ratio of its rate to the predicted rate.
     pub slow: Vec<(usize, f64)>,
 }
 
@@ -189,9 +186,9 @@ pub struct Decision {
     pub required: f64,
     /// Prediction for the earlier placement.
     pub before: Prediction,
-    /// Prediction for the best placement or, after a move, for the new placement.
+    /// Prediction for the best placement or, after a change, for the new placement.
     pub after: Prediction,
-    /// The move to a new placement, or `None` if the placement stays.
+    /// The change to a new placement, or `None` if the placement stays.
     pub moved: Option<Box<Move>>,
 }
 
@@ -214,8 +211,7 @@ pub struct Planner {
     /// Highest forecast of about the last second, in packets per second.
     peak_pps: f64,
     tuned_ns: u64,
-    /// Cache key of the last search. The fields `best` and `own` contain the results of this
-    /// search.
+    /// Load bucket of the last search, whose results are in `best` and `own`.
     key: LoadKey,
     next_key: LoadKey,
     best: Option<Found>,
@@ -342,7 +338,8 @@ impl Planner {
         }
     }
 
-    /// Returns `Ok` with the reason to move, or `Err` with the reason to stay.
+    /// Returns `Ok` with the reason for a new placement, or `Err` with the reason to keep the
+    /// current one.
     fn judge(
         &mut self,
         seen: &Observation,
@@ -370,7 +367,7 @@ impl Planner {
             self.hysteresis.no_gain();
             return Err(Reason::SmallGain);
         }
-        // Policies about power save energy if they follow a falling load at once. All other
+        // Policies about power follow a falling load at once, because this saves energy. All other
         // policies wait until the load has stopped falling.
         if self.goal.policy.splits != Splits::Power && self.forecast.is_falling() {
             self.hysteresis.no_gain();
@@ -385,17 +382,17 @@ impl Planner {
         }
     }
 
-    /// Returns whether an overload justifies a move at once. If the load has not changed since the
-    /// last move, further conditions apply: packet rings are full, and the move gains enough and is
-    /// not too early.
+    /// Returns whether an overload justifies a new placement at once. If the load has not changed
+    /// since the last placement, packet rings must also be full, and the gain and the time since
+    /// then must suffice.
     fn is_new_overload(&self, seen: &Observation, before: &Prediction, best: &Found) -> bool {
         let is_worth = best.prediction.headroom > (1.0 + GAIN_MIN) * before.headroom;
         let is_rested = self.hysteresis.rested_ns(seen.now_ns) >= SETTLE_NS;
         self.hysteresis.load_changed(self.forecast.load()) || (seen.backlog >= BACKLOG && is_worth && is_rested)
     }
 
-    /// Returns the relative gain that justifies a move. Policies about power need less, because
-    /// power is predicted better than capacity and latency.
+    /// Returns the relative gain that justifies a new placement. Policies about power need a
+    /// smaller gain, because power is predicted better than capacity and latency.
     fn required(&self, before: &Prediction, best: &Prediction) -> f64 {
         if self.goal.policy.splits == Splits::Power {
             return GAIN_MIN;
@@ -403,7 +400,8 @@ impl Planner {
         GAIN_MIN.max(GAIN_ERRORS * before.error.max(best.error))
     }
 
-    /// Returns the energy and the time that it costs to wake the devices that sleep after a move.
+    /// Returns the energy and the time for waking the devices that would sleep in the new
+    /// placement.
     fn sleep_cost(&self, before: &Prediction, best: &Found) -> SleepCost {
         let Some(current) = &self.current else { return SleepCost::default() };
         let mut cost = SleepCost {
@@ -438,7 +436,7 @@ impl Planner {
     }
 
     /// Returns the load for which the planner chooses a placement. If packet rings are full
-    /// although the model predicts no overload, the function raises the assumed load step by step.
+    /// although no overload is predicted, the assumed load grows step by step.
     fn expected_load(&mut self, seen: &Observation) -> Load {
         let full = TOLERANCE * self.goal.limits.carry;
         let explained = self.own.is_none_or(|(prediction, _)| prediction.load > full);
@@ -449,13 +447,12 @@ impl Planner {
         }
         let pps = self.forecast.load().pps();
         self.peak_pps = (self.peak_pps * PEAK_DECAY).max(pps);
-        // Policies that let idle workers sleep choose a placement with room for the last peak load.
+        // Policies that let idle workers sleep need room for the last peak load.
         let margin = if self.goal.policy.folds_workers { (self.peak_pps / pps.max(1.0)).min(MARGIN_MAX) } else { 1.0 };
         self.forecast.load().scaled(margin * (1.0 + self.pressure))
     }
 
-    /// Updates the best placement and the prediction for the current placement, if the search
-    /// problem has changed.
+    /// Updates the best placement and the predictions, if the search problem has changed.
     fn update(&mut self, load: &Load, excluded: PlaceSet) {
         let (machine, corrections, goal) = (&self.machine, &self.trust.corrections, &self.goal);
         let problem = Problem { machine, load, corrections, goal, excluded };
@@ -530,8 +527,7 @@ impl Planner {
         Decision { now_ns, outcome, reason, gain, required, before, after, moved: None }
     }
 
-    /// Moves to the pinned placement, if there is one. Otherwise stays, because the operator holds
-    /// the placement or because no placement is possible.
+    /// Adopts the pinned placement, if there is one. Otherwise, keeps the current placement.
     fn stay_without_search(&mut self, seen: &Observation) -> Decision {
         if let Some(pinned) = self.pinned.take() {
             let load = self.forecast.load().clone();
@@ -564,7 +560,7 @@ impl Planner {
     }
 
     /// Returns the devices that are slower than predicted. Each entry contains the index of the
-    /// device and the lowest rate of its functions, relative to the measured profile.
+    /// device, and the lowest ratio of a measured to a predicted rate among its functions.
     fn slow(&self) -> Vec<(usize, f64)> {
         let (functions, places) = (self.machine.functions.len(), self.machine.places.len());
         let rate = |place: usize| {

@@ -5,20 +5,20 @@ use super::super::model::{Corrections, Machine, Table};
 use super::super::placement::{Choice, PlaceSet};
 use super::Observation;
 
-/// Weight of a new measurement when a correction factor is updated.
+/// Weight of a new measurement in a correction factor.
 const WEIGHT: f64 = 0.25;
 /// Smallest number of packets for which a measurement counts.
 const PACKETS_MIN: u64 = 500;
-/// Range of the correction factors. Outside this range, the profile does not describe the machine.
+/// Range of the correction factors. A factor outside this range means that the profile does not
+/// describe the machine.
 const RANGE: (f64, f64) = (0.5, 2.0);
-/// Time in which the effect of a correction shrinks to a third without new measurements, in
-/// nanoseconds.
+/// Time in which a correction without new measurements shrinks to a third, in nanoseconds.
 const FADE_NS: f64 = 30e9;
 /// Interval at which correction factors without new measurements fade, in nanoseconds.
 const FADE_STEP_NS: u64 = 100_000_000;
 /// Fraction of the predicted rate below which a device is not trusted.
 const DISTRUST_BELOW: f64 = 0.8;
-/// Fraction of the predicted rate below which a single measurement makes a device untrusted.
+/// Fraction of the predicted rate below which one measurement suffices to distrust a device.
 const DISTRUST_AT_ONCE: f64 = 0.55;
 /// Fraction of the predicted rate below which a device is not used for some time.
 const FAILING_BELOW: f64 = 0.3;
@@ -30,7 +30,7 @@ const TRUST_ABOVE: f64 = 0.9;
 const CONFIRMED: f64 = 0.2;
 /// Number of measurements after which a prediction counts as confirmed.
 const CONFIRMATIONS: u32 = 10;
-/// Longest time for which the correction factor of an unused device does not fade, in nanoseconds.
+/// Longest time before the correction factor of an unused device fades, in nanoseconds.
 const MEMORY_NS: u64 = 300_000_000_000;
 
 /// Knowledge about one function on one device.
@@ -38,14 +38,14 @@ const MEMORY_NS: u64 = 300_000_000_000;
 struct Way {
     /// Number of measurements since the correction was last reset, up to [`CONFIRMATIONS`].
     confirmations: u32,
-    /// Time at which the device became slower than predicted, in nanoseconds, or 0 if it is fast
-    /// enough.
+    /// Time at which the device became slower than predicted, in nanoseconds. The value is 0 if the
+    /// device is fast enough.
     slow_since_ns: u64,
     distrusted: bool,
     /// Time of the last measurement, in nanoseconds.
     seen_ns: u64,
-    /// Time for which the correction does not fade while the device is not used, in nanoseconds. It
-    /// doubles each time the device loses trust.
+    /// Time before the correction of an unused device fades, in nanoseconds. It doubles each time
+    /// the device loses trust.
     keep_ns: u64,
     /// Time until which the device is not used, in nanoseconds.
     failing_until_ns: u64,
@@ -122,8 +122,8 @@ impl Trust {
         };
     }
 
-    /// Corrects the latency of all devices that a function uses by the same ratio. The latency
-    /// histogram of the function does not distinguish its devices.
+    /// Corrects the latencies of all devices of a function by the same ratio, because the latency
+    /// is measured only per function.
     fn learn_latency(&mut self, machine: &Machine, load: &Load, p99_ns: &[f64], choice: &Choice, table: &Table) {
         let places = machine.places.len();
         for (function, &measured_ns) in p99_ns.iter().enumerate() {
@@ -136,8 +136,8 @@ impl Trust {
             }
             for place in choice.used_by(function, places).iter() {
                 let correction = &mut self.corrections.latency[function * places + place];
-                // The prediction already contains the earlier correction, so the code multiplies
-                // the ratio by that correction.
+                // The prediction already contains the earlier correction, so the ratio is
+                // multiplied by it.
                 let ratio = *correction * measured_ns / predicted_ns;
                 *correction = (*correction + WEIGHT * (ratio - *correction)).clamp(RANGE.0, RANGE.1);
             }
@@ -168,15 +168,15 @@ impl Trust {
         }
     }
 
-    /// Returns the devices that are so slow that they are not used for some time.
+    /// Returns the devices that are too slow to be used for some time.
     pub(super) fn failing(&self, machine: &Machine, now_ns: u64) -> PlaceSet {
         let places = machine.places.len();
         let failing = self.ways.iter().enumerate().filter(|(_, way)| way.failing_until_ns > now_ns);
         PlaceSet::of(failing.map(|(index, _)| index % places))
     }
 
-    /// Returns the rate of a function on a device relative to the measured profile, if the device
-    /// is not trusted. `way` is the index of the function on the device.
+    /// Returns the ratio of a function's rate on a device to the predicted rate, if the device is
+    /// not trusted. `way` is the index of the combination of function and device.
     pub(super) fn distrusted(&self, way: usize) -> Option<f64> {
         self.ways[way].distrusted.then(|| 1.0 / self.corrections.cost[way])
     }

@@ -15,8 +15,8 @@ use std::str::FromStr;
 
 use super::model::Prediction;
 
-/// Policies that the operator can choose. Two policies may have the same name if exactly one of
-/// them takes a limit.
+/// Policies that the operator can choose. Two policies may share a name if exactly one of them
+/// takes a limit.
 pub const POLICIES: &[&Policy] = &[
     &throughput::POLICY,
     &latency::POLICY,
@@ -38,7 +38,7 @@ pub struct Policy {
     pub summary: &'static str,
     /// Unit of the limit after `--under`, if the policy has one.
     pub unit: Option<Unit>,
-    /// Method that finds the best division of each function's packets between devices.
+    /// Method that divides each function's packets between devices.
     pub splits: Splits,
     /// Whether the score depends on latencies.
     pub needs_latency: bool,
@@ -69,22 +69,22 @@ pub enum Unit {
     Watts,
 }
 
-/// Method that finds the best division of each function's packets between devices.
+/// Method that divides each function's packets between devices.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Splits {
-    /// A linear program that maximises the load that can be processed.
+    /// A linear program that maximises the load that the devices can process.
     Capacity,
-    /// A linear program that minimises the power, on condition that the load can be processed.
+    /// A linear program that minimises the power of devices that can process the load.
     Power,
-    /// A search over divisions in multiples of one eighth, for scores that are not linear in the
-    /// fractions of packets.
+    /// A search over multiples of one eighth of a function's packets, for scores that are not
+    /// linear.
     Eighths,
 }
 
 /// Limits that the score of a policy can use.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Limits {
-    /// Used fraction of the fullest resource up to which a placement can process its load.
+    /// Largest used fraction of a resource at which a placement can still process the load.
     pub carry: f64,
     /// Upper bound for the 99th percentile of the latency, in nanoseconds.
     pub p99_ns: f64,
@@ -98,10 +98,10 @@ impl Default for Limits {
     }
 }
 
-/// Score of a prediction. A smaller score is better. An earlier field decides before a later field.
+/// Score of a prediction. A smaller score is better. Earlier fields take precedence.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Score {
-    /// Violation of a requirement. The value is 0 if all requirements are met.
+    /// Amount by which a requirement is violated, or 0 if all requirements are met.
     pub shortfall: f64,
     /// Quantity that the policy minimises. It is not negative.
     pub cost: f64,
