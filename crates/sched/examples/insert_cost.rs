@@ -1,9 +1,8 @@
 //! Measures the cost of inserting packets into the packer: `cargo run --release -p godwit-sched
 //! --example insert_cost`.
 //!
-//! The packet path of the whole engine has a budget of 25 ns per packet for frames of 64 bytes.
-//! Each row of the output shows the best of several rounds over prepared packets. The time includes
-//! taking, sorting and returning submissions.
+//! The engine as a whole may spend 25 ns per packet for frames of 64 bytes. Each row of the output
+//! shows the best of several rounds. The time includes taking, sorting and returning submissions.
 
 use std::error::Error;
 use std::hint::black_box;

@@ -1,5 +1,5 @@
 //! Simulates the planner, which assigns functions to devices, for many random seeds. Compares it
-//! with an oracle that knows the true costs, and with the rule of a thesis on adaptive scheduling.
+//! with an oracle that knows the true costs, and with a rule from a thesis on adaptive scheduling.
 //!
 //! Run it with `cargo run --release -p godwit-sched --example place_sim [SEEDS] [SECONDS]
 //! [FILTER]`.

@@ -1,5 +1,5 @@
-//! Claims on cryptographic keys. A claim ensures that no key has two users, because two users of
-//! one key would repeat nonces.
+//! Claims on cryptographic keys. A claim ensures that a key has only one user. Two users of one key
+//! would repeat nonces.
 //!
 //! All processes of an operating system user lock bytes of the same file in shared memory. The
 //! identifier of the key determines the position of the byte. When a process ends, the kernel
@@ -62,7 +62,7 @@ impl Claims {
             Some(other) => return refuse(format!("function `{other}`")),
             None => {}
         }
-        // File offsets are signed 64-bit numbers, so the position has at most 63 bits.
+        // File offsets are signed 64-bit numbers, so only 63 bits of the identifier are used.
         let position = u64::from_le_bytes(*name.first_chunk().unwrap_or(&[0; 8])) >> 1;
         let lock = flock {
             l_type: F_WRLCK as i16,

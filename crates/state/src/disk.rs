@@ -16,8 +16,7 @@ pub trait Disk: Send {
     /// Returns the bytes of the journal, or `None` if no journal exists.
     ///
     /// # Errors
-    /// Returns the error of the operating system. This also holds for all other methods of this
-    /// trait.
+    /// Returns the error of the operating system.
     fn read(&mut self) -> io::Result<Option<Vec<u8>>>;
 
     /// Creates an empty file, to which [`Disk::append`] then writes. The journal does not change.

@@ -6,8 +6,7 @@ use crate::disk::Disk;
 use crate::error::Error;
 use crate::record::{self, Contents, Entry, KeyName};
 
-/// Minimum number of records in the journal before it is rewritten. The journal is rewritten only
-/// if most of its records are outdated.
+/// Number of records from which the journal is rewritten, if most of its records are outdated.
 const RECORDS_MIN: usize = 4096;
 
 /// Journal of reserved sequence numbers. A number counts as reserved only when it is stored
@@ -19,8 +18,8 @@ pub struct Journal {
     batch: u64,
     /// Number of records in the file.
     records: usize,
-    /// Whether a file operation has failed. The content of the file is then unknown, so the next
-    /// write creates a new file.
+    /// Whether a file operation has failed. The next write then creates a new file, because the
+    /// content of the current file is unknown.
     is_broken: bool,
 }
 

@@ -1,5 +1,4 @@
-//! State that a process keeps across restarts, and the thread that writes reservations of sequence
-//! numbers.
+//! Keeps state across restarts of a process. A thread writes reservations of sequence numbers.
 
 use std::fs::File;
 use std::path::Path;
@@ -32,8 +31,8 @@ pub trait Source: Send + Sync {
     /// Permits the use of the reserved numbers in `entries`, which are now stored durably.
     fn grant(&self, entries: &[Entry]);
 
-    /// Returns the last number that was actually used for each key. It is called when no packets
-    /// are processed any more.
+    /// Returns the last number that was actually used for each key. The caller has stopped the
+    /// processing of packets.
     fn used(&self) -> Vec<Entry>;
 }
 
@@ -182,8 +181,8 @@ pub struct Keeper {
 }
 
 impl Keeper {
-    /// Ends the thread, and records the last sequence numbers that were used, so that the next
-    /// start skips no number. Packets must not be processed any more.
+    /// Ends the thread, and records the last sequence numbers that were used. The next start then
+    /// skips no number. The caller must first stop the processing of packets.
     ///
     /// # Errors
     /// Returns an error if the disk reports an error. The next start then skips the reserved

@@ -55,7 +55,7 @@ fn check(record: &[u8]) -> [u8; CHECK_BYTES] {
     check
 }
 
-/// Returns the bytes of a new journal that contains the reservations `entries` as its first batch.
+/// Returns the bytes of a new journal with the reservations `entries` as its first batch.
 pub(crate) fn journal_bytes(batch: u64, entries: &[Entry]) -> Vec<u8> {
     let mut bytes = TEXT.to_vec();
     bytes.extend(batch.to_le_bytes());
@@ -116,8 +116,8 @@ pub(crate) struct Contents {
     pub(crate) batch: u64,
 }
 
-/// Reads a journal. A power loss may leave the last batch of records incomplete. No sequence number
-/// in such a batch was used.
+/// Reads a journal. After a power loss, the last batch of records may be incomplete. No sequence
+/// number in such a batch was used.
 ///
 /// # Errors
 /// Returns [`Error::Damaged`] if any other batch is incomplete.
@@ -138,8 +138,8 @@ pub(crate) fn read(bytes: &[u8]) -> Result<Contents, Error> {
         expected = if index + 1 < count { (batch, index + 1) } else { (batch + 1, 0) };
         at += RECORD_BYTES;
     }
-    // A batch is written only when the previous batch is stored durably. If a batch follows a
-    // damaged batch, a power loss cannot have caused the damage.
+    // A power loss can damage only the last batch, because a batch is written only when the
+    // previous one is stored durably.
     let (damaged, _) = expected;
     let is_later = |chunk: &[u8]| parse(chunk).is_some_and(|record| record.batch > damaged);
     if damaged == first || bytes.get(at..).unwrap_or_default().chunks(RECORD_BYTES).any(is_later) {

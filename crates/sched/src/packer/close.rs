@@ -9,9 +9,8 @@ use crate::chunk::Chunk;
 use crate::cost::CostModel;
 
 impl Packer {
-    /// Closes the current submission and opens the next one, which first takes packets from the
-    /// leftover queue. The batches of the closed submission are sorted by estimated time if this is
-    /// configured.
+    /// Closes and returns the current submission, and opens the next one. The new submission first
+    /// takes packets from the leftover queue.
     ///
     /// Returns `None` if no packet waits or no empty submission is left.
     #[inline(never)]
@@ -27,8 +26,7 @@ impl Packer {
         Some(closed)
     }
 
-    /// Gives a submission back to the packer after its packets were processed, so that the packer
-    /// can fill it again.
+    /// Gives an emptied submission back to the packer, which can then fill it again.
     ///
     /// # Panics
     /// Panics if the submission does not come from this packer.
@@ -41,8 +39,7 @@ impl Packer {
         self.free.push(chunk);
     }
 
-    /// Writes an entry for each batch of the current submission, so that packets with the labels of
-    /// these batches open new batches.
+    /// Completes the current submission with an entry for each of its batches.
     fn close(&mut self, now_ns: u64) {
         let chunk = &mut self.filling;
         chunk.packets = self.budget - self.room;
@@ -50,8 +47,8 @@ impl Packer {
         chunk.bins.clear();
         let open = self.open as usize;
         for (number, (label, cursor)) in self.labels[..open].iter().zip(&self.cursors[1..]).enumerate() {
-            // No cast truncates a value. `validate` limits the packets of all batches to 2^24 and
-            // the packets of one batch to 2^16, and lengths have 16 bits.
+            // No cast truncates a value, because `validate` limits the number of packets and
+            // lengths have 16 bits.
             let first = number as u32 * self.config.bin_packets;
             let stream = self.streams[usize::from(label.stream)];
             let bin = Bin {
@@ -100,8 +97,8 @@ impl Packer {
     }
 }
 
-/// Sorts batches by estimated processing time, longest first, so that the last batch ends early.
-/// PIPSEA (section 3.4) and Graham (SIAM Journal on Applied Mathematics, 1969) describe this order.
+/// Sorts batches by estimated processing time, longest first. A device then finishes the last batch
+/// earlier (PIPSEA, section 3.4; Graham, SIAM Journal on Applied Mathematics, 1969).
 ///
 /// Batches with equal estimates keep the order in which they were opened. The parts of a split
 /// batch stay together.

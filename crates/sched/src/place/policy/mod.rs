@@ -118,7 +118,7 @@ impl Score {
     /// Difference below which two shortfalls count as equal.
     const SHORTFALL_EQUAL: f64 = 5e-3;
 
-    /// Compares two scores. The result `Less` means that this score is better.
+    /// Compares two scores. `Less` means that this score is better.
     pub fn compare(&self, other: &Self) -> Ordering {
         let shortfall = self.shortfall.total_cmp(&other.shortfall);
         shortfall.then(self.cost.total_cmp(&other.cost)).then(self.tie.total_cmp(&other.tie))
@@ -131,8 +131,8 @@ impl Score {
     }
 
     /// Returns the relative gain of this score over `other`. The gain is the saved fraction of the
-    /// cost or, if the costs are equal, of the tie-breaker. The gain is infinite if this score
-    /// violates a requirement less.
+    /// cost. If the costs are equal, it is the saved fraction of the tie-breaker. The gain is
+    /// infinite if this score violates a requirement less.
     pub fn gain_over(&self, other: &Self) -> f64 {
         if self.shortfall + Self::SHORTFALL_EQUAL < other.shortfall {
             return f64::INFINITY;
@@ -304,8 +304,7 @@ pub(super) mod tests {
         }
     }
 
-    /// Asserts that `goal` prefers `better` to `worse`, and that the better prediction has a
-    /// positive gain.
+    /// Asserts that `goal` prefers `better` to `worse`.
     #[track_caller]
     pub(in super::super) fn assert_prefers(goal: &Goal, better: Prediction, worse: Prediction) {
         let (better, worse) = (goal.score(&better), goal.score(&worse));

@@ -1,4 +1,4 @@
-//! Policy `throughput`: maximises the load that a placement can process, for the present mix of
+//! Policy `throughput`: maximises the load that a placement can process, for the current mix of
 //! packets.
 
 use super::{Limits, Policy, Score, Splits};
@@ -18,7 +18,7 @@ pub(super) static POLICY: Policy = Policy {
 };
 
 fn score(prediction: &Prediction, _limits: &Limits) -> Score {
-    // Without load, every placement has infinite headroom and therefore no cost.
+    // Without load, the headroom is infinite and the cost is therefore 0.
     Score { shortfall: 0.0, cost: 1.0 / prediction.headroom, tie: prediction.watts.unwrap_or(prediction.cores) }
 }
 

@@ -2,12 +2,11 @@
 
 use super::{CurvePoint, Fit};
 
-/// Assumed ratio of the 99th percentile to the median of the latency, if the points contain no
-/// latencies.
+/// Assumed ratio of the 99th percentile to the median of the latency, if no latency was measured.
 const TAIL: f64 = 2.0;
 /// Load up to which a device counts as idle, as a fraction of its capacity.
 const IDLE_LOAD: f64 = 0.1;
-/// Smallest load, as a fraction of the maximum rate, at which a point counts as measured at that
+/// Smallest load at which a point counts as measured at the maximum rate, as a fraction of that
 /// rate.
 const FULL_LOAD: f64 = 0.99;
 
@@ -66,13 +65,13 @@ pub(super) fn fit(points: &[CurvePoint], device: &str) -> Option<Fit> {
 /// Bit of `packet_ns` in a bit mask of weights.
 const PACKET: u8 = 0b010;
 
-/// Returns the weights that minimise the relative errors of `features * weights`, or `None` if
+/// Returns the weights that minimise the relative errors of `features * weights`. Returns `None` if
 /// there are no rows. Only weights in the bit mask `signed` may be negative. The function tries
-/// each subset of the weights and sets all other weights to 0.
+/// each subset of the weights, and sets the other weights to 0.
 fn least_squares(rows: impl Iterator<Item = ([f64; 3], f64)>, signed: u8) -> Option<[f64; 3]> {
     let mut rows: Vec<[f64; 3]> = rows.filter(|(_, y)| *y > 0.0).map(|(x, y)| x.map(|value| value / y)).collect();
-    // The columns are scaled to equal size, so that the test for linearly dependent columns does
-    // not depend on units.
+    // The columns are scaled to equal size, because the test for linear dependence must not depend
+    // on units.
     let sizes: [f64; 3] = std::array::from_fn(|i| rows.iter().map(|x| x[i] * x[i]).sum::<f64>().sqrt());
     rows.iter_mut().for_each(|x| x.iter_mut().zip(sizes).for_each(|(value, size)| *value /= size.max(1e-300)));
     let error = |weights: &[f64; 3]| -> f64 {

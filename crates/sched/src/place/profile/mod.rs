@@ -1,7 +1,7 @@
 //! Profile: the measured costs of functions on the devices of one machine, stored as a TOML file.
 //!
 //! `godwit profile` writes the file. This module only parses and checks its text. The module
-//! `check` refuses damaged numbers, and the module `fit` computes costs from measured points.
+//! `check` refuses invalid numbers, and the module `fit` computes costs from measured points.
 
 mod check;
 mod fit;
@@ -51,7 +51,7 @@ pub enum ProfileError {
     /// A number is impossible.
     #[error("{location}: {key} = {value} is impossible, it must be {valid}; measure the profile again")]
     Number {
-        /// Table that contains the number: its name, its function and its device.
+        /// Name, function and device of the table that contains the number.
         location: String,
         /// Key of the number.
         key: &'static str,
@@ -117,8 +117,8 @@ pub struct Profile {
     /// Buses between memory and devices.
     #[serde(default, rename = "bus")]
     pub buses: Vec<Bus>,
-    /// Number of tables and measured points. It is the last table of the file, so a file without it
-    /// is incomplete.
+    /// Number of tables and measured points. This summary ends the file, so a file without it is
+    /// incomplete.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub summary: Option<Summary>,
 }
@@ -131,7 +131,8 @@ pub struct Host {
     pub receive_ns: f64,
     /// Additional cost while more than one function has packets.
     pub stream_ns: f64,
-    /// Additional core time per packet while workers both feed a device and run kernels.
+    /// Additional core time per packet of workers that both feed a device and run kernels, in
+    /// nanoseconds.
     pub mixed_ns: f64,
 }
 
@@ -177,8 +178,8 @@ pub struct CurvePoint {
     /// kernel.
     #[serde(default)]
     pub host_ns: f64,
-    /// Time of the device per packet, in nanoseconds. On the CPU, it is the core time of the
-    /// kernel.
+    /// Processing time of the device per packet, in nanoseconds. On the CPU, it is the core time of
+    /// the kernel.
     #[serde(default)]
     pub device_ns: f64,
     /// Median latency, in microseconds.
@@ -212,13 +213,13 @@ fn once() -> u32 {
 pub struct Fit {
     /// Time of the device per submission, in nanoseconds.
     pub chunk_ns: f64,
-    /// Time of the device per packet, in nanoseconds. It may be negative if long frames cost more
-    /// per byte than short frames.
+    /// Processing time of the device per packet, in nanoseconds. It may be negative if long frames
+    /// cost more per byte than short frames.
     pub packet_ns: f64,
     /// Time of the device per frame byte, in nanoseconds.
     pub byte_ns: f64,
-    /// Smallest measured time of the device per packet, in nanoseconds. No predicted time is
-    /// smaller.
+    /// Smallest measured processing time of the device per packet, in nanoseconds. No predicted
+    /// time is smaller.
     pub floor_ns: f64,
     /// Time of the device per batch, in nanoseconds.
     pub bin_ns: f64,
@@ -254,8 +255,7 @@ pub struct Pair {
     pub mpps: Vec<f64>,
     /// Rate of each function, divided by its rate when it runs alone.
     pub of_solo: Vec<f64>,
-    /// Relative increase of each function's cost while the other functions keep the whole device
-    /// busy.
+    /// Relative increase of each function's cost while the other functions keep the device busy.
     pub gamma: Vec<f64>,
 }
 
@@ -304,8 +304,8 @@ pub struct Bus {
     pub in_gbps: f64,
     /// Transfer rate of the bus from the devices, in gigabits per second.
     pub out_gbps: f64,
-    /// Number of bytes per packet that each direction transfers in addition to the frame, such as
-    /// the packet's descriptor.
+    /// Bytes per packet that each direction transfers in addition to the frame, such as the
+    /// packet's descriptor.
     #[serde(default)]
     pub packet_bytes: f64,
 }
@@ -323,8 +323,7 @@ pub struct Summary {
 }
 
 impl Profile {
-    /// Parses a complete profile. Computes the costs of functions for which the profile contains
-    /// only measured points.
+    /// Parses a complete profile. Computes missing costs of functions from their measured points.
     ///
     /// # Errors
     /// Returns an error if the text is not a profile, if a part is missing, or if a number is
@@ -342,8 +341,7 @@ impl Profile {
         Ok(profile)
     }
 
-    /// Parses a profile that may be incomplete, so that `godwit profile` can continue the
-    /// measurement.
+    /// Parses a profile that may be incomplete. `godwit profile` then continues the measurement.
     ///
     /// # Errors
     /// Returns an error if the text is not a profile, or if a number is impossible.
@@ -371,8 +369,7 @@ impl Profile {
     /// Returns the profile as the text of a file, with its summary.
     ///
     /// # Errors
-    /// Returns an error if a number cannot be written. [`Profile::parse`] would refuse such a
-    /// number.
+    /// Returns an error if the profile contains a number that [`Profile::parse`] would refuse.
     pub fn to_text(&self) -> Result<String, ProfileError> {
         let complete = Self { summary: Some(self.count()), ..self.clone() };
         let refuse = |error: toml::ser::Error| ProfileError::Syntax { line: 0, reason: error.to_string() };

@@ -1,5 +1,5 @@
-//! Divides the packets of functions between devices in single steps. Policies use this search if
-//! their score is not linear in the fractions of packets.
+//! Improves the division of packets between devices step by step. Policies use this search if their
+//! score is not linear in the fractions of packets.
 
 use super::super::model::Table;
 use super::super::placement::Choice;
@@ -10,7 +10,7 @@ use super::{Found, Problem, linear};
 const STEPS_MAX: usize = 200;
 
 /// Returns the best division of packets between devices that steps of one eighth can reach. The
-/// climbs start from the current division, from the division with the largest capacity, and from
+/// steps start from the current division, from the division with the largest capacity, and from
 /// each function's first device.
 pub(super) fn shares(problem: &Problem<'_>, table: &Table, near: Option<&Choice>) -> Found {
     let machine = problem.machine;

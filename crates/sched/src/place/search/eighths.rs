@@ -22,10 +22,10 @@ pub(super) struct Eighths {
 #[derive(Debug, Default)]
 struct Options {
     function: usize,
-    /// Number of eighths of the packets that each device and mode receives, at index `option *
-    /// places + place`.
+    /// Eighths of the packets that each device and mode receives, at index
+    /// `option * places + place`.
     parts: Vec<u8>,
-    /// Use of each resource, at index `option * resources + resource`.
+    /// Used fraction of each resource, at index `option * resources + resource`.
     rows: Vec<f64>,
     /// Devices that receive packets in each option.
     used: Vec<PlaceSet>,
@@ -68,8 +68,8 @@ impl Eighths {
             let shares = &mut choice.shares[options.function * places..][..places];
             shares.iter_mut().zip(parts).for_each(|(share, part)| *share = f64::from(*part) / f64::from(PARTS));
         }
-        // The enumeration skips latencies that the score does not need, so the prediction is
-        // computed again.
+        // If the score does not need latencies, they are missing in the prediction and are computed
+        // now.
         let prediction = if problem.goal.policy.needs_latency { prediction } else { table.predict(machine, &choice) };
         Some(Found { choice, prediction, score: best.score })
     }
@@ -132,7 +132,7 @@ impl Eighths {
             return;
         }
         if goal.policy.needs_latency {
-            // The score above assumes a latency of 0, so it is a lower bound of the real score.
+            // The score above assumes a latency of 0, so the real score is not better.
             let used = self.functions.iter().zip(&self.picks);
             let used = used.map(|(options, &pick)| (options.function, options.used[pick]));
             prediction.set_latency(table, &totals, used);
@@ -147,8 +147,8 @@ impl Eighths {
     }
 }
 
-/// Returns a placement in which each function runs on the first device in use that can run it. This
-/// placement applies to functions without packets.
+/// Returns a placement with each function on the first device in use that can run it. Functions
+/// without packets get this placement.
 pub(super) fn idle_shares(machine: &Machine, setting: Setting) -> Choice {
     let places = machine.places.len();
     let mut shares = vec![0.0; machine.functions.len() * places];

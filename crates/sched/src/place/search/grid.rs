@@ -6,19 +6,19 @@ use super::Problem;
 
 /// Maximum number of machine settings that are tried one by one.
 const SETTINGS_MAX: usize = 2_000;
-/// Number of equal parts into which the workers are divided. The search tries multiples of one part
-/// as the number of workers that only feed devices.
+/// Number of equal parts of the workers. A multiple of one part may be reserved for feeding
+/// devices.
 const QUARTERS: u16 = 4;
 
 /// Values that the search tries for the submission size and the workers of a setting.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Grid {
-    /// Exponents of the submission size. The configured size is divided by 4 to the power of each
+    /// Reductions of the submission size. The configured size is divided by 4 to the power of each
     /// value.
     pub levels: Vec<u8>,
     /// Numbers of awake workers that only feed devices, in quarters of all awake workers.
     pub feeder_quarters: Vec<u16>,
-    /// Exponents of the number of awake workers. The number of all workers is divided by 2 to the
+    /// Reductions of the number of awake workers. The number of all workers is divided by 2 to the
     /// power of each value.
     pub worker_halvings: Vec<u8>,
 }

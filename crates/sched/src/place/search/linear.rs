@@ -8,19 +8,18 @@ use super::super::policy::Splits;
 use super::Problem;
 use super::eighths::idle_shares;
 
-/// Smallest fraction of a function's packets that a device receives. Smaller fractions are moved to
-/// the function's other devices.
+/// Smallest fraction of a function's packets that a device receives. Smaller fractions go to the
+/// function's other devices.
 const SHARE_MIN: f64 = 0.01;
-/// Number of linear programs that are solved if functions slow each other down. Each program uses
-/// the solution of the previous program.
+/// Number of linear programs that are solved if functions slow each other down. Each program takes
+/// the slowdown from the solution of the previous one.
 const ROUNDS: usize = 3;
 /// Smallest coefficient that is kept in a constraint, relative to the largest coefficient. The
 /// solver requires a ratio below 10^6.
 const COEFFICIENT_MIN: f64 = 1e-6;
 
 /// Returns the division of packets that maximises the capacity. For policies about power, returns
-/// the division that minimises the power, on condition that the load can be processed. Returns
-/// `None` if the solver fails.
+/// the division that processes the load with the least power. Returns `None` if the solver fails.
 pub(super) fn solve(problem: &Problem<'_>, table: &Table) -> Option<Choice> {
     let machine = problem.machine;
     let mut choice = idle_shares(machine, table.setting());

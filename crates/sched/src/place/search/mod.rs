@@ -22,10 +22,10 @@ use super::policy::{Goal, Score, Splits};
 use eighths::Eighths;
 pub use grid::Grid;
 
-/// Largest number of ways to divide packets that are tried one by one within a machine setting.
+/// Largest number of divisions of packets that are tried one by one for a machine setting.
 const COMBINATIONS_MAX: usize = 7_000;
-/// Largest number of ways to divide packets in all machine settings together. If there are more,
-/// the search climbs from setting to setting.
+/// Largest number of divisions of packets that are tried for all machine settings together. If
+/// there are more, the search goes step by step from a setting to a better one.
 const WORK_MAX: usize = 1_000_000;
 /// Largest number of machine settings that one climb tries.
 const CLIMB_SETTINGS: usize = 40;
@@ -34,7 +34,7 @@ const REFINED: usize = 3;
 /// Maximum number of cached results. The cache is emptied when it is full.
 const CACHE_MAX: usize = 4096;
 /// Ratio between two neighbouring buckets of correction factors. The search caches one result for
-/// all factors in a bucket.
+/// all factors in a bucket, which is a range of similar factors.
 const CORRECTION_RATIO: f64 = 1.04;
 
 /// Best placement that was found for a load.
@@ -45,7 +45,8 @@ pub(super) struct Found {
     pub(super) score: Score,
 }
 
-/// Search with its working memory and its cache of results. Each machine needs a separate search.
+/// Search for the best placement, with its working memory and a cache of results. Each machine
+/// needs a separate search.
 #[derive(Debug, Default)]
 pub struct Search {
     grid: Grid,
@@ -72,8 +73,8 @@ impl Search {
         Self { grid, ..Self::default() }
     }
 
-    /// Forgets all cached results. The caller must do this when the machine or the limits of the
-    /// goal change.
+    /// Forgets all cached results. This is necessary when the machine or the limits of the goal
+    /// change.
     pub(super) fn clear(&mut self) {
         self.cache.clear();
     }
@@ -90,8 +91,8 @@ impl Search {
         key.extend(corrections.latency.iter().map(step));
     }
 
-    /// Returns the best placement for a load that is similar to the load of the problem, from the
-    /// cache if possible. Returns `None` if the allowed devices cannot run all functions.
+    /// Returns the best placement for a load similar to the load of the problem, from the cache if
+    /// possible. Returns `None` if the allowed devices cannot run all functions.
     pub(super) fn best_of_bucket(&mut self, problem: &Problem<'_>, near: Option<&Choice>) -> Option<Found> {
         let mut key = std::mem::take(&mut self.key);
         Self::write_key(problem, &mut key);
@@ -111,7 +112,7 @@ impl Search {
         found
     }
 
-    /// Returns the best placement for a load. If the search climbs, it starts from the current
+    /// Returns the best placement for a load. A search step by step starts from the current
     /// placement `near`.
     pub(super) fn best(&mut self, problem: &Problem<'_>, near: Option<&Choice>) -> Option<Found> {
         let settings = self.grid.all(problem);
@@ -160,8 +161,7 @@ impl Search {
         found.score.is_better(&bound).then_some(found)
     }
 
-    /// Replaces the division of packets by the solution of the linear program, if this solution has
-    /// a better score.
+    /// Replaces the division of packets by the solution of the linear program if that is better.
     fn refine(&mut self, problem: &Problem<'_>, found: &mut Found) {
         self.table.fill(problem.machine, problem.load, problem.corrections, found.choice.setting);
         let Some(choice) = linear::solve(problem, &self.table) else { return };
@@ -171,8 +171,8 @@ impl Search {
         }
     }
 
-    /// Climbs from setting to setting. The climbs start from the current setting, from all devices,
-    /// and from the CPU alone.
+    /// Goes step by step to better settings, from the current setting, from all devices, and from
+    /// the CPU alone.
     fn climb_settings(&mut self, problem: &Problem<'_>, near: Option<&Choice>) -> Option<Found> {
         let mut best: Option<Found> = None;
         let mut tried: Vec<Setting> = Vec::new();

@@ -1,8 +1,8 @@
 //! The simulated machine: 16 cores and one GPU with two modes.
 //!
 //! The costs are close to the costs of 16 cores and an NVIDIA H200. The power of the cores is
-//! invented, because that machine has no meter for it. Results therefore describe the planner, not
-//! a real machine.
+//! invented, because the real machine has no power meter. Results therefore describe the planner,
+//! not a real machine.
 
 use super::super::model::{FunctionSetup, Machine, MachineSetup, PlaceSetup};
 use super::super::placement::PlaceSet;
@@ -24,7 +24,7 @@ pub enum Wake {
     Released,
 }
 
-/// Returns the model of the simulated machine.
+/// Returns the model of the simulated machine with 16 cores and one GPU.
 ///
 /// # Panics
 /// Never panics, because the profile of this machine is complete.
@@ -53,8 +53,8 @@ pub fn machine(wake: Wake) -> Machine {
     Machine::new(&profile(wake), &setup).expect("complete profile")
 }
 
-/// Returns the machine settings that simulations try. They are fewer than the default settings, so
-/// that many seeds can be simulated.
+/// Returns the machine settings that simulations try. They are fewer than in the default grid,
+/// because many seeds are simulated.
 pub fn sim_grid() -> Grid {
     Grid { levels: vec![0, 1], feeder_quarters: vec![0, 1], worker_halvings: vec![0, 1, 2, 3] }
 }

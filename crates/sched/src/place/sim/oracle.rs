@@ -1,5 +1,5 @@
-//! Clairvoyant oracle: finds the best placement for the present load from the true costs. The
-//! oracle changes placements without a cost.
+//! Clairvoyant oracle: finds the best placement for the current load from the true costs. The
+//! oracle changes placements at no cost.
 
 use super::super::load::Load;
 use super::super::model::{Corrections, Machine, Prediction};

@@ -1,4 +1,4 @@
-//! Runs one simulation of a planner and an oracle under a sequence of loads.
+//! Simulates a planner and an oracle under the same sequence of loads.
 
 use super::super::load::Load;
 use super::super::model::{Corrections, Machine, Table};
@@ -17,13 +17,12 @@ const PERIOD_NS: u64 = 10_000_000;
 const LATENCY_LOOKS: u64 = 10;
 /// Relative error of a simulated measurement.
 const NOISE: f64 = 0.01;
-/// Time window for [`Report::starvation`], as a number of runs of the planner. The window covers
-/// one second.
+/// Length of the window for [`Report::starvation`], in runs of the planner. The window covers one
+/// second.
 const WINDOW: usize = 100;
-/// Time within which a return to the earlier placement counts as an undone move, in nanoseconds.
+/// Time within which a return to the earlier placement undoes a move, in nanoseconds.
 const FLAP_NS: u64 = 250_000_000;
-/// Relative change of the load below which a return to the earlier placement counts as an undone
-/// move.
+/// Relative change of the load below which a return to the earlier placement undoes a move.
 const FLAP_LOAD: f64 = 0.1;
 
 /// Configuration of a run.
@@ -37,7 +36,7 @@ pub struct Run<'a> {
     pub rule: Rule,
     /// Machine settings that the planner and the oracle try.
     pub grid: &'a Grid,
-    /// Standard deviation of the true costs around the costs in the profile, as a fraction.
+    /// Standard deviation of the true costs from the costs in the profile, as a fraction.
     pub sigma: f64,
     /// Seed of the true costs and of the noise.
     pub seed: u64,
@@ -50,19 +49,17 @@ pub struct Report {
     pub joules: f64,
     /// Packets that only the oracle manages to process, as a fraction of the oracle's packets.
     pub carried: f64,
-    /// Packets that the planner loses in addition to the oracle's losses, as a fraction of the
-    /// offered packets.
+    /// Packets that only the planner loses, as a fraction of the offered packets.
     pub lost: f64,
-    /// Relative increase of the planner's latency over the oracle's latency. It compares the
-    /// geometric means over time of the 99th percentiles.
+    /// Relative increase of the planner's latency over the oracle's latency. Both are geometric
+    /// means over time of the 99th percentile.
     pub latency: f64,
     /// Packets that the planner processes in its worst second, as a fraction of the oracle's
     /// packets in the same second.
     pub starvation: f64,
     /// Number of moves.
     pub moves: u32,
-    /// Number of moves that undid the previous move within 0.25 s, while the load changed by less
-    /// than 10 %.
+    /// Number of moves that undid the previous move within 0.25 s under a similar load.
     pub flaps: u32,
     /// Fraction of the time in which overloaded workers used additional devices.
     pub reflex: f64,
@@ -204,14 +201,13 @@ fn truth(machine: &Machine, sigma: f64, random: &mut Random) -> Corrections {
     truth
 }
 
-/// State of one simulation outside the planner and the simulated machine.
 #[derive(Default)]
 struct State {
     oracle_carried: f64,
     oracle_joules: f64,
     oracle_ln_p99: f64,
     marks: Vec<Mark>,
-    /// Sum of the loads since the last run of the planner. Each load is multiplied by its duration.
+    /// Sum of the loads since the last run of the planner, each multiplied by its duration.
     sums: Load,
     elapsed_ns: u64,
     /// Times, placements and loads of the last moves.

@@ -19,13 +19,14 @@ const PERIOD_NS: f64 = 10e6;
 pub enum Kind {
     /// The load is constant.
     Constant,
-    /// The load, and sometimes the mix of packets, changes every 0.5 to 3 s.
+    /// The load changes every 0.5 to 3 s, sometimes together with the mix of packets.
     Steps,
     /// A low load is interrupted by bursts of 50 to 300 ms.
     Bursts,
     /// The load follows a sine wave.
     Diurnal,
-    /// Two loads alternate. Each load lasts for 0.5 to 4 intervals between runs of the planner.
+    /// Two loads alternate. Each load lasts for 0.5 to 4 times the interval between two runs of the
+    /// planner.
     Square,
     /// The fraction of packets for each function and the frame lengths change slowly.
     Drift,
@@ -61,8 +62,7 @@ pub struct Trace {
     pub lost: PlaceSet,
 }
 
-/// Mix of the packets of two functions: the fraction of packets for the first function, and the
-/// mean frame length of each function.
+/// Mix of two functions' packets: the fraction of the first function, and both mean frame lengths.
 #[derive(Clone, Copy)]
 struct Mix {
     share: f64,

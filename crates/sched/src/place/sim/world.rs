@@ -1,5 +1,5 @@
-//! The simulated machine at work: its queues, wake-up times and power. It also simulates that
-//! overloaded workers use additional devices.
+//! The simulated machine at work: its queues, wake-up times and power. Overloaded workers may use
+//! additional devices.
 
 use super::super::load::Load;
 use super::super::model::{Corrections, Machine, Prediction};
@@ -9,10 +9,10 @@ use super::super::placement::{Choice, PlaceSet};
 const IN_FLIGHT: f64 = 65_536.0;
 /// Number of packets in the ring of a port, per worker.
 const PORT_RING: f64 = 4096.0;
-/// Threshold for additional devices, as a fraction of a worker's limit of packets in flight.
+/// Number of packets in flight at which a worker uses additional devices, as a fraction of its
+/// limit.
 const REFLEX_AT: f64 = 0.5;
-/// Time from the overload of a worker until additional devices and workers process packets, in
-/// nanoseconds.
+/// Time from the overload of a worker until additional devices process packets, in nanoseconds.
 const REFLEX_NS: f64 = 200e3;
 /// Time until all workers apply a new placement, in nanoseconds.
 const APPLY_NS: f64 = 100e3;
@@ -24,14 +24,14 @@ pub(super) struct Sums {
     pub(super) carried: f64,
     pub(super) lost: f64,
     pub(super) joules: f64,
-    /// Integral over time of the logarithm of the latency's 99th percentile. The percentile is in
-    /// nanoseconds and the time in seconds.
+    /// Integral of the natural logarithm of the latency's 99th percentile in nanoseconds, over time
+    /// in seconds.
     pub(super) ln_p99: f64,
     /// Time in which overloaded workers used additional devices, in nanoseconds.
     pub(super) reflex_ns: f64,
 }
 
-/// The placement in use, with its true effect under the present load.
+/// The current placement, with its true effect under the current load.
 #[derive(Clone, Debug)]
 struct Active {
     choice: Choice,
@@ -47,8 +47,8 @@ pub(super) struct World<'a> {
     machine: &'a Machine,
     truth: &'a Corrections,
     active: Option<Active>,
-    /// Next placement, the placement for overloaded workers, and the time at which both take
-    /// effect, in nanoseconds.
+    /// Next placement, its placement for overloaded workers, and the time at which both apply, in
+    /// nanoseconds.
     next: Option<(Choice, Choice, f64)>,
     queue: f64,
     reflex: bool,
@@ -72,8 +72,8 @@ impl<'a> World<'a> {
         }
     }
 
-    /// Applies a new placement after a delay. If the placement uses devices that sleep now, the
-    /// delay includes their wake-up time.
+    /// Applies a new placement after a delay. The delay includes the wake-up time of sleeping
+    /// devices.
     pub(super) fn place(&mut self, now_ns: f64, choice: &Choice, burst: &Choice) {
         let sleeping = self.active.as_ref().map(|active| choice.setting.on.without(active.choice.setting.on));
         let wake_ns = sleeping.map_or(0.0, |places| {
@@ -88,8 +88,7 @@ impl<'a> World<'a> {
         self.next = Some((choice.clone(), burst.clone(), now_ns + APPLY_NS + wake_ns));
     }
 
-    /// Removes lost devices at once. Functions on a lost device move to the CPU, as they do in real
-    /// workers.
+    /// Removes lost devices at once. Functions on a lost device move to the CPU.
     pub(super) fn lose(&mut self, lost: PlaceSet) {
         let Some(active) = &mut self.active else { return };
         let places = self.machine.places.len();
@@ -121,7 +120,7 @@ impl<'a> World<'a> {
         self.active.as_ref().map(|active| &active.choice)
     }
 
-    /// Returns the true effect of the placement in use under the present load.
+    /// Returns the true effect of the current placement under the current load.
     pub(super) fn prediction(&self) -> Option<&Prediction> {
         self.active.as_ref().map(|active| &active.own)
     }
@@ -168,7 +167,7 @@ impl<'a> World<'a> {
 
         let mut left = seconds;
         if own < offered && !self.reflex {
-            // The queue grows until the overloaded workers use additional devices.
+            // The queue grows until the additional devices process packets.
             let until = ((half - self.queue).max(0.0) / (offered - own) + REFLEX_NS * 1e-9).min(left);
             self.queue += (offered - own) * until;
             self.sums.carried += own * until;
