@@ -1,4 +1,4 @@
-//! Errors of devices, grouped by who must act.
+//! Errors of devices.
 
 use godwit_sched::Chunk;
 use serde::{Serialize, Serializer};
@@ -31,9 +31,9 @@ pub enum Error {
         id: String,
         /// The object that does not fit.
         what: &'static str,
-        /// Size of the object.
+        /// Size of the object, in bytes.
         bytes: u64,
-        /// Maximum size of a buffer.
+        /// Maximum size of a buffer, in bytes.
         bytes_max: u64,
     },
     /// A changed function chain needs the packets that a device does not copy back, because the
@@ -102,8 +102,8 @@ pub enum Error {
     },
 }
 
-/// Reason why a device, a mode or an energy meter cannot be used. The variant states whether the
-/// operator can remove the reason. The text is one clause or sentence.
+/// Reason why a device, a mode or an energy meter cannot be used. The variant states who can remove
+/// the reason. The text is one clause or sentence.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Unavailable {
     /// The operator can remove the reason. For example, software or a permission is missing, or

@@ -9,9 +9,9 @@ use crate::options::Mode;
 /// All devices of one kind on this machine.
 #[derive(Clone, Debug, Serialize)]
 pub struct Probe {
-    /// The devices. The number in a device's id is its index here.
+    /// The devices. The index of a device is the number in its name.
     pub found: Vec<Found>,
-    /// Why there is no device; `None` if there is one.
+    /// Reason why there is no device, or `None` if there is one.
     pub reason: Option<Unavailable>,
 }
 
@@ -48,7 +48,7 @@ pub struct Found {
     /// Whether the device accesses packets in the host's memory. Otherwise, packets are copied to
     /// the device and back.
     pub host_memory: bool,
-    /// Local memory of a work-group, in bytes.
+    /// Size of a work-group's local memory, in bytes.
     pub local_memory_bytes: u64,
     /// Maximum size of a buffer, in bytes.
     pub buffer_bytes_max: u64,
@@ -56,7 +56,7 @@ pub struct Found {
     pub svm: Svm,
     /// All modes, and whether the device supports each of them.
     pub modes: Vec<ModeFound>,
-    /// Why the device cannot run chains; `None` if it can.
+    /// Reason why the device cannot run a chain of functions, or `None` if it can.
     pub chain_lacks: Option<Unavailable>,
     /// PCI address of the device, as `domain:bus:device.function`. It is `None` if the driver does
     /// not report an address.

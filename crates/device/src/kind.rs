@@ -88,7 +88,7 @@ pub struct ChunkDefaults {
     /// Number of submissions per worker. One submission is filled while the device processes the
     /// others.
     pub chunks: usize,
-    /// Maximum number of submissions in flight of all workers together.
+    /// Maximum number of submissions in flight, for all workers together.
     pub in_flight_max: Option<usize>,
     /// Maximum number of packets per submission. Submissions of short packets reach this limit
     /// before the limit `bytes`.
@@ -184,8 +184,7 @@ pub static KINDS: [Kind; 4] = [
     },
 ];
 
-/// Returns the functions of a device without the CPU implementations, which other devices do not
-/// need.
+/// Returns the functions of a device, without the CPU implementations.
 fn loaded(programs: &Programs) -> Vec<Arc<dyn Program>> {
     programs.iter().map(|(program, _)| Arc::clone(program)).collect()
 }

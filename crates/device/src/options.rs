@@ -13,7 +13,7 @@ use crate::transfer::cost::TransferCosts;
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Mode {
-    /// The host launches the kernel once for each group of batches that it submits together.
+    /// The host launches the kernel once for each submission of batches.
     #[default]
     Launch,
     /// Persistent work-groups stay on the device. They take batches from mailboxes, which are
@@ -47,7 +47,7 @@ pub enum Transfer {
 }
 
 impl Transfer {
-    /// All transfers.
+    /// All ways of packet transfer.
     pub const ALL: [Self; 3] = [Self::Auto, Self::Copy, Self::ZeroCopy];
 
     /// Returns the name used in options and reports.
@@ -81,10 +81,10 @@ pub struct DeviceOptions {
     pub transfer: Transfer,
     /// Costs that [`Transfer::Auto`] compares.
     pub costs: TransferCosts,
-    /// Fraction of a worker's persistent work-groups that each packet function gets, for
-    /// [`Mode::Persistent`]. These work-groups serve only this function. A function with the
-    /// fraction 0 or without an entry uses any work-group. A device with too few work-groups uses
-    /// [`Mode::Launch`] and returns the reason in [`Device::fallback`](crate::Device::fallback).
+    /// Weight of each packet function, for [`Mode::Persistent`]. The weights divide the persistent
+    /// work-groups of a worker between the functions. A function with the weight 0 or without an
+    /// entry uses any work-group. A device with too few work-groups uses [`Mode::Launch`] and
+    /// returns the reason in [`Device::fallback`](crate::Device::fallback).
     pub share: Vec<u32>,
     /// The part of the function chain that the device runs without returning packets to the host.
     /// [`Device::runs_chain`](crate::Device::runs_chain) tells whether the device supports this

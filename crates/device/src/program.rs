@@ -38,9 +38,9 @@ pub trait Program: Send + Sync {
     /// means the whole frame.
     fn reads_bytes(&self) -> u16;
 
-    /// Returns how many bytes the kernel may write, counted from the start of the frame. The value
-    /// `u16::MAX` means that the kernel may write anywhere in the packet buffer and may move the
-    /// start of the frame. With any other value, the start of the frame does not move.
+    /// Returns how many bytes the kernel may write, counted from the start of the frame. `u16::MAX`
+    /// means that the kernel may write anywhere in the packet buffer, and that it may move the
+    /// start of the frame.
     fn writes_bytes(&self) -> u16;
 
     /// Returns the maximum number of bytes that the kernel adds before the start of a frame.
@@ -59,7 +59,7 @@ pub trait Program: Send + Sync {
 pub(crate) fn with_custom_kernels(source: &str, programs: &[Arc<dyn Program>]) -> String {
     let mut texts: Vec<CustomText<'_>> = Vec::new();
     for kernel in programs.iter().filter_map(|program| program.custom_kernel()) {
-        // Several programs may have the same kernel.
+        // Several functions may have the same kernel.
         if texts.iter().all(|text| text.number != kernel.text.number) {
             texts.push(kernel.text);
         }

@@ -22,7 +22,7 @@ use lost::{SILENT, assert_lost, chunk, chunk_of, until_lost};
 use template::Template;
 
 /// Driver calls of a submission that may fail. Each entry has the device number, the way of packet
-/// transfer, the name of the call, and the number of calls that succeed before it fails.
+/// transfer, the name of the call, and the number of successful calls before the failure.
 const CALLS: [(usize, Transfer, &CStr, u64); 11] = [
     (4, Transfer::Copy, c"cuMemcpyAsync", 0),
     (5, Transfer::Copy, c"cuLaunchKernel", 0),

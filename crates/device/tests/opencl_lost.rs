@@ -22,7 +22,7 @@ use godwit_test_support::skip;
 use lost::{SILENT, assert_lost, chunk, until_lost};
 use template::Template;
 
-/// Variant of the function that makes the kernel hang.
+/// Kind of processing that makes the kernel hang.
 const HANG: u8 = 99;
 /// Timeout for a test process. A process that does not hang ends much earlier.
 const TIMEOUT: Duration = Duration::from_secs(100);

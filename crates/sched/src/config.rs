@@ -52,7 +52,7 @@ pub enum Error {
     /// engine causes this error, not the operator.
     #[error("{chunks} sets of bins: at least 2 are required, one to fill while another is on the device")]
     TooFewChunks {
-        /// Requested number of sets.
+        /// Requested number of submissions.
         chunks: usize,
     },
     /// The packer was created without functions. The engine causes this error, not the operator.

@@ -7,8 +7,8 @@ const AES: u8 = 0;
 const SHA1: u8 = 1;
 const BOTH: u8 = 2;
 
-/// Returns the variant, the length class and the packet numbers of each batch. The parameter of a
-/// packet is its number.
+/// Returns the kind of processing, the length class and the packet numbers of each batch. The
+/// parameter of a packet is its number.
 fn contents(chunk: &Chunk) -> Vec<(u8, u16, Vec<u64>)> {
     chunk.bins.iter().map(|bin| (bin.variant, bin.length_class, chunk.parameters[chunk.range(bin)].to_vec())).collect()
 }

@@ -50,7 +50,8 @@ struct World {
     packer: Packer,
     packets: Vec<Packet>,
     on_device: VecDeque<Chunk>,
-    /// For each function, variant and length class: the number of the packet that came out last.
+    /// Number of the packet that came out last, for each function, kind of processing and length
+    /// class.
     newest_out: BTreeMap<(u16, u8, u16), u64>,
     out: usize,
 }
@@ -107,7 +108,8 @@ impl World {
     fn complete(&mut self) {
         let Some(mut chunk) = self.on_device.pop_front() else { return };
         for bin in &chunk.bins {
-            // The simulated time depends on the variant and the packet count, but not on the bytes.
+            // The simulated time depends on the kind of processing and the packet count, but not on
+            // the bytes.
             let elapsed_ns = (u64::from(bin.variant) + 1) * (500 + 3 * u64::from(bin.count));
             self.packer.observe(bin, elapsed_ns);
         }
@@ -169,9 +171,8 @@ impl World {
         }
     }
 
-    /// Checks that batches with several kinds of processing are split into one part per variant.
-    /// Also checks that each batch was filled in order of arrival, and completely before the next
-    /// batch.
+    /// Checks that batches with several kinds of processing are split into one part per kind. Also
+    /// checks that each batch was filled in order of arrival, and completely before the next batch.
     fn check_parts(&self, chunk: &Chunk) {
         let seed = self.seed;
         let (bins, bin_packets) = (self.config.bins as usize, self.config.bin_packets as usize);
@@ -202,7 +203,8 @@ impl World {
         }
     }
 
-    /// Inserts packets one by one, or as a burst of packets for one function and variant.
+    /// Inserts packets one by one, or as a burst of packets for one function and one kind of
+    /// processing.
     fn arrive(&mut self, random: &mut Random) {
         let instance = random.below(self.kernels.len()) as u16;
         let variant = random.pick(&[0, 0, 0, 1, 5, 255]);

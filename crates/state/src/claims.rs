@@ -22,7 +22,7 @@ use crate::record::KeyName;
 /// Claims of this process.
 pub(crate) struct Claims {
     file: File,
-    /// Function that holds each claimed key.
+    /// Function that holds the claim on each key.
     owners: HashMap<KeyName, String>,
 }
 

@@ -51,7 +51,7 @@ pub trait Disk: Send {
     fn sync_folder(&mut self) -> io::Result<()>;
 }
 
-/// Files in a folder.
+/// File operations on real files in a folder.
 pub struct FolderDisk {
     path: PathBuf,
     folder: File,

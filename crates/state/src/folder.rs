@@ -1,4 +1,4 @@
-//! Checks and lock of the state folder.
+//! Checks and locks the state folder.
 
 use std::fs::{DirBuilder, File, OpenOptions};
 use std::io;

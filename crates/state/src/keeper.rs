@@ -72,7 +72,7 @@ impl State {
         })
     }
 
-    /// Returns whether numbers survive a restart.
+    /// Returns whether sequence numbers survive a restart.
     pub fn is_durable(&self) -> bool {
         self.journal.is_some()
     }
@@ -174,7 +174,7 @@ impl State {
 }
 
 /// Thread that writes reservations of sequence numbers. When this value is dropped, the thread
-/// ends, but the reservations stay in the journal as after a crash.
+/// ends. The reservations stay in the journal, as after a crash.
 pub struct Keeper {
     state: Arc<State>,
     thread: Option<JoinHandle<()>>,

@@ -78,7 +78,7 @@ pub(super) fn choose(level: &Level, image: ImageRef<'_>) -> Interleaving {
     let groups = (2..=GROUP_MAX.ilog2()).map(|power| 1 << power);
     let measured: Vec<(u32, f64)> = groups.map(|group| (group, read_ns(group))).collect();
     let best_ns = measured.iter().map(|(_, ns)| *ns).fold(f64::INFINITY, f64::min);
-    // Always found, because the best entry is in the list.
+    // The best entry is in the list, so the search finds an entry.
     let (group, ns) = measured.into_iter().find(|(_, ns)| *ns <= best_ns * NEAR_BEST).unwrap_or((GROUP_MAX, best_ns));
     let reason =
         format!("{group} interleaved: {size} responds in {alone_ns:.1} ns, interleaved reads in {ns:.1} ns each");

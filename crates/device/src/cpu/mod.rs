@@ -19,7 +19,7 @@ use lane::CpuLane;
 pub use probe::{ID, probe};
 use program::Loaded;
 
-/// The CPU with loaded programs.
+/// The CPU with loaded packet functions.
 pub struct CpuDevice {
     capabilities: Capabilities,
     programs: Arc<[Loaded]>,

@@ -51,7 +51,6 @@ struct Packets<'a> {
 struct Kernels {
     native: Option<&'static Native>,
     level: &'static Level,
-    /// [`BinCall::group`].
     group: u32,
 }
 
@@ -140,7 +139,7 @@ impl Loaded {
         }
     }
 
-    /// Returns the kernel at all levels.
+    /// Returns the compiled versions of the kernel, one per x86-64 level.
     fn levels(&self) -> &'static [Level] {
         self.program.custom_kernel().map_or_else(godwit_kernels::levels, |kernel| kernel.levels)
     }

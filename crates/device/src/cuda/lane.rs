@@ -34,7 +34,7 @@ const SPARE_SLOTS: usize = 4;
 /// Connection of one worker to the device in launch mode. It returns submissions in the order in
 /// which they were submitted. The number of submissions in flight is not limited.
 pub(super) struct LaunchLane {
-    /// Free slots, longest idle first.
+    /// Free resources of submissions, longest unused first.
     slots: VecDeque<Slot>,
     /// Submissions in flight, oldest first.
     in_flight: ManuallyDrop<VecDeque<Flight>>,
@@ -73,7 +73,7 @@ impl LaunchLane {
         })
     }
 
-    /// Returns a slot with room for the submission.
+    /// Returns resources that have room for the submission.
     fn slot(&mut self, chunk: &Chunk, plan: &ChunkPlan) -> Result<Slot, Error> {
         let slot = match plan.transfer {
             ChunkTransfer::ZeroCopy if self.slots.len() <= SPARE_SLOTS => None,
@@ -179,7 +179,7 @@ impl Lane for LaunchLane {
             // meantime.
             Progress::Finished => self.device.watch.record_progress(),
         };
-        // Always present: `oldest` is the first entry.
+        // The list is not empty, because `oldest` is its first entry.
         let Some(Flight { mut chunk, mut slot, .. }) = self.in_flight.pop_front() else { return Ok(None) };
         read(&mut slot, &mut chunk, self.device.parts.kernels.cycles_per_us, &mut self.times);
         self.slots.push_back(slot);
@@ -190,7 +190,7 @@ impl Lane for LaunchLane {
         self.in_flight.len()
     }
 
-    /// Times measured by the clock of the device.
+    /// Returns times that the clock of the device measured.
     fn bin_times(&self) -> &[BinTime] {
         &self.times
     }

@@ -71,11 +71,11 @@ pub(super) fn warm_up(slot: &mut Slot, kernels: &Kernels, arguments: &DeviceArgu
 
 /// Addresses of the arrays of one submission on the host and on the device.
 struct Arrays {
-    /// Host address of the parameters.
+    /// Host address of the array of packet parameters.
     host: *mut u8,
-    /// Device address of the slot.
+    /// Device address of the memory that holds all arrays.
     device: DevicePointer,
-    /// Offset of the parameters in the slot.
+    /// Offset of the array of packet parameters in this memory.
     parameters: usize,
     copied: [Parts; 2],
 }

@@ -14,19 +14,19 @@
 //! | arena | page-locked host memory |
 //! | shadow | device memory; kernels access only this copy |
 //! | tables | device memory |
-//! | slot | host and device memory, one per chunk in flight |
-//! | mailboxes | page-locked host memory, one mailbox per persistent group |
+//! | slot | host and device memory, one per submission in flight |
+//! | mailboxes | page-locked host memory, one mailbox per persistent work-group |
 //!
 //! In launch mode, a submission takes four steps. Its arrays are copied to the device. Its packet
 //! buffers are copied to device memory. The kernel runs. Buffers and arrays are copied back. Each
 //! submission runs its kernel in its own stream. All copies of a worker use two streams, one per
-//! direction, so that copies keep the order of the submissions. Events connect the streams.
+//! direction. Copies therefore keep the order of the submissions. Events connect the streams.
 //! Submissions in flight overlap, so both directions of the bus and the multiprocessors work at the
 //! same time.
 //!
 //! `crate::transfer` selects the transfer of each submission. A few large copies reach the full
-//! rate of the bus, if the buffers are contiguous. Otherwise the work-groups of the kernel transfer
-//! buffers and arrays themselves, so that a submission is one launch without copies.
+//! rate of the bus, if the buffers are contiguous. Otherwise, the work-groups of the kernel
+//! transfer buffers and arrays themselves. A submission is then one launch without copies.
 //!
 //! In persistent mode, work-groups stay on the device and take batches from mailboxes
 //! (`persistent.rs`; `crate::mailbox` explains the memory order). A submission then needs no driver
@@ -39,7 +39,7 @@
 //! worker sees everything when the event after the last copy is complete.
 //!
 //! Zero-copy submissions have no event. The last work-group releases a word at system scope, which
-//! the worker acquires (`gw_signal_done` in kernels/dialect/loops_cuda.h, with the argument).
+//! the worker acquires (`gw_signal_done` in kernels/dialect/loops_cuda.h).
 //!
 //! Only the device accesses the packet buffers between submission and completion. No two buffers
 //! share a cache line.
@@ -76,7 +76,7 @@ pub use probe::{ID, architecture_of, context, probe};
 use lane::LaunchLane;
 use opened::Opened;
 
-/// A CUDA device with loaded programs.
+/// A CUDA device with loaded packet functions.
 pub struct CudaDevice(Arc<Opened>);
 
 impl CudaDevice {

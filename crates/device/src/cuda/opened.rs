@@ -38,7 +38,7 @@ pub(super) struct Opened {
     /// Plans the transfer of packets to the device and back. The plans include the bytes that all
     /// functions of the chain on the device access.
     pub(super) planner: Planner,
-    /// Whether the device runs a chain.
+    /// Whether the device runs a chain of functions.
     pub(super) runs_chain: bool,
     /// Timeout for copies of table changes.
     pub(super) copy_timeout: Duration,
@@ -138,7 +138,7 @@ impl Opened {
 }
 
 impl Parts {
-    /// Starts the persistent groups.
+    /// Starts the persistent work-groups.
     fn start_groups(&mut self, options: &DeviceOptions) -> Result<(), Error> {
         let id = self.context.id.clone();
         self.claim.begin_groups().map_err(|reason| Error::Unusable { id, reason })?;

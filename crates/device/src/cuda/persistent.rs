@@ -32,7 +32,7 @@ pub(super) struct Groups {
     _memory: PinnedMemory,
     /// Number of persistent work-groups that serve each worker.
     per_lane: usize,
-    /// See [`DeviceOptions::share`].
+    /// Weights of the packet functions ([`DeviceOptions::share`]).
     pub(super) share: Vec<u32>,
     stream: Stream,
     _scratch: DeviceMemory,

@@ -149,7 +149,7 @@ fn architecture((major, minor): (i32, i32)) -> String {
     format!("sm_{major}{minor}")
 }
 
-/// See [`Found::usable`].
+/// Returns the reason if Godwit cannot use the device.
 fn usable(driver: i32, capability: (i32, i32), maps_host_memory: bool) -> Result<(), Unavailable> {
     if driver < DRIVER_MIN {
         let (driver, minimum) = (version(driver), version(DRIVER_MIN));

@@ -50,7 +50,7 @@ pub(super) struct Slot {
     pub(super) device: DeviceMemory,
     bins_max: usize,
     packets_max: usize,
-    /// Whether the device runs a chain.
+    /// Whether the device runs a chain of functions.
     pub(super) runs_chain: bool,
     /// Offset of the scratch memory in bytes, and its capacity in packets.
     pub(super) scratch: (usize, usize),
@@ -110,7 +110,7 @@ impl Slot {
         })
     }
 
-    /// Returns whether the slot has room for the submission.
+    /// Returns whether these resources have room for the submission.
     pub(super) fn holds(&self, chunk: &Chunk) -> bool {
         chunk.bins.len() <= self.bins_max && chunk.descriptors.len() <= self.packets_max
     }
@@ -168,7 +168,7 @@ pub(super) struct ArrayOffsets {
     pub(super) parameters: usize,
     pub(super) descriptors: usize,
     pub(super) outcomes: usize,
-    /// Equal to `end` if there are no trails.
+    /// Offset of the records of packet paths, or `end` if there are no such records.
     pub(super) trails: usize,
     pub(super) end: usize,
 }
@@ -177,7 +177,7 @@ pub(super) struct ArrayOffsets {
 pub(super) type Parts = [(usize, usize); 3];
 
 impl ArrayOffsets {
-    /// Lays out arrays with `entries` packet entries.
+    /// Computes the layout of arrays with one element for each of `entries` packets.
     fn new(bins: usize, entries: usize, runs_chain: bool) -> Self {
         let mut end = ALIGN_BYTES;
         let mut append = |bytes: usize| {

@@ -101,7 +101,7 @@ impl Tables {
         Ok(Self { memory, offsets_at, reaches_at, image_offsets, updates })
     }
 
-    /// See [`crate::Device::update_image`]. Fails after `timeout`.
+    /// Copies changed bytes of a function's tables to the device. Fails after `timeout`.
     pub(super) fn update(
         &self,
         context: &Context,
@@ -193,7 +193,7 @@ impl Tables {
                 std::thread::yield_now();
             }
             if !*stuck {
-                // The part may contain keys.
+                // The staging buffer may contain secret keys.
                 staging.bytes_mut()[..bytes].zeroize();
             }
         }

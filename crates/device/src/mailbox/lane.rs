@@ -68,7 +68,7 @@ pub(crate) struct PersistentLane {
 
 /// State of one persistent work-group of the connection.
 struct GroupState {
-    /// Number of the group.
+    /// Number of the work-group.
     group: usize,
     posted: u32,
     finished: u32,
@@ -206,7 +206,7 @@ impl PersistentLane {
                 group.weight -= posted.weight;
                 flight.finished += 1;
                 self.done += usize::from(flight.is_done());
-                // The result fits: no batch takes more than the whole time.
+                // No batch takes more than the whole time, so the result fits.
                 let elapsed_ns = (elapsed_ns * u128::from(posted.weight) / total) as u64;
                 flight.times.push(BinTime { bin: posted.bin as u32, elapsed_ns });
             }

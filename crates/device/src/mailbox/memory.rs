@@ -96,8 +96,8 @@ impl Mailboxes {
         self.word(group, offset_of!(Mailbox, posted)).load(Ordering::Relaxed)
     }
 
-    /// Returns the number of batches that a work-group has finished, modulo 2^32. The load has
-    /// acquire order, so that the caller can then read the results of these batches.
+    /// Returns the number of batches that a work-group has finished, modulo 2^32. The acquire load
+    /// makes the results of these batches visible to the caller.
     pub(crate) fn finished(&self, group: usize) -> u32 {
         self.word(group, offset_of!(Mailbox, finished)).load(Ordering::Acquire)
     }

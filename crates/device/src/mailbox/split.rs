@@ -42,8 +42,8 @@ struct Waiting {
 }
 
 impl Split {
-    /// Divides `groups` work-groups between the packet functions, in proportion to their weights.
-    /// Any work-group serves a function with the weight 0.
+    /// Divides `groups` work-groups between the packet functions, in proportion to their weights. A
+    /// function with the weight 0 may use any work-group.
     ///
     /// # Panics
     /// Panics if there are fewer work-groups than functions with a weight above 0 (see

@@ -20,9 +20,9 @@ use crate::found::Found;
 use crate::transfer::ChunkPlan;
 
 /// Checks that the device works on host memory. To do so, it makes the device process a packet
-/// twice in buffers that are never mapped. A device that uses a hidden copy fails the test. It does
-/// not return its writes, or does not see later writes of the host. The test also makes the driver
-/// complete its compilation.
+/// twice in buffers that are never mapped. A device with a hidden copy fails the test, because it
+/// does not return its writes or does not see later writes of the host. The test also makes the
+/// driver complete its compilation.
 ///
 /// The launch has the maximum number of work-groups. After a larger launch, PoCL 5.0 confuses its
 /// cached code for launches of different sizes, and an assertion then ends the process

@@ -51,7 +51,7 @@ pub(super) struct LaunchLane {
 struct Held {
     /// Submissions in flight, oldest first.
     in_flight: VecDeque<Flight>,
-    /// Free slots.
+    /// Free resources of submissions.
     slots: Vec<Slot>,
     queue: CommandQueue,
     device: Arc<Opened>,
@@ -90,7 +90,7 @@ impl LaunchLane {
         Ok(Self { held: ManuallyDrop::new(held), times: Vec::new(), since: Instant::now(), reported_lost: false })
     }
 
-    /// Returns a slot with room for the submission.
+    /// Returns resources that have room for the submission.
     fn slot(&mut self, chunk: &Chunk) -> Result<Slot, Error> {
         // Resources that are too small for the submission are freed. This is rare, because all
         // submissions of a worker have the same size.
@@ -227,7 +227,7 @@ impl Lane for LaunchLane {
 
 impl Drop for LaunchLane {
     fn drop(&mut self) {
-        // Resources are not freed if the device may still write to them.
+        // The resources are freed only if the device no longer writes to them.
         if self.drain() {
             // SAFETY: `held` is not used after this.
             unsafe { ManuallyDrop::drop(&mut self.held) };

@@ -81,8 +81,8 @@ fn prepare(
     Ok(ChunkPlan { to_device: all, to_host: if plan.writes { all } else { Blocks::NONE }, ..plan })
 }
 
-/// Sets the kernel arguments of a submission and enqueues its first copy. If this function fails,
-/// the driver has accepted no command.
+/// Sets the kernel arguments of a submission and enqueues its first copy. An error means that the
+/// driver has accepted no command.
 fn begin(slot: &Slot, own: &OwnSlot, shadow: &Shadow, chunk: &Chunk) -> Result<(), ClError> {
     set_bins(slot, chunk)?;
     let packets: *mut c_void = match &own.staging {

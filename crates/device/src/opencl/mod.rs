@@ -88,7 +88,7 @@ pub use probe::{ID, present, probe};
 use lane::LaunchLane;
 use opened::Opened;
 
-/// An OpenCL device with loaded programs.
+/// An OpenCL device with loaded packet functions.
 pub struct OpenClDevice(Arc<Opened>);
 
 impl OpenClDevice {

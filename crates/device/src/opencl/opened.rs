@@ -28,7 +28,7 @@ use crate::transfer::{ChunkPlan, ChunkTransfer, Planner};
 use crate::watch::Watch;
 
 /// An open OpenCL device with loaded packet functions.
-// Fields are dropped in this order, so that each buffer is dropped before its memory.
+// The order of the fields matters, because each buffer must be dropped before its memory.
 pub(super) struct Opened {
     pub(super) found: Found,
     pub(super) programs: Vec<Arc<dyn Program>>,
@@ -44,7 +44,7 @@ pub(super) struct Opened {
     arena: ArenaHandle,
     pub(super) context: Arc<Context>,
     pub(super) watch: Watch,
-    /// Whether the device runs a chain.
+    /// Whether the device runs a chain of functions.
     pub(super) runs_chain: bool,
     /// Plans the transfer of packets to the device and back. If the device works in the host's
     /// memory, the plans allow access to all bytes.
@@ -127,7 +127,7 @@ impl Opened {
         })
     }
 
-    /// Returns the parts of the device that slots need.
+    /// Returns the parts of the device that each submission in flight uses.
     pub(super) fn parts(&self) -> SlotParts<'_> {
         let Self { found, context, device, kernels, tables, packets, runs_chain, planner, .. } = self;
         SlotParts { found, context, device, kernels, tables, packets, needs: &planner.needs, runs_chain: *runs_chain }

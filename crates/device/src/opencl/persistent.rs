@@ -44,7 +44,7 @@ pub(super) struct Groups {
     pub(super) mailboxes: Mailboxes,
     pub(super) lanes: LanePool,
     per_lane: usize,
-    /// See [`DeviceOptions::share`].
+    /// Weights of the packet functions ([`DeviceOptions::share`]).
     pub(super) share: Vec<u32>,
     timeout: Duration,
 }
@@ -114,7 +114,7 @@ impl Groups {
         let bin_packets = Mailboxes::bin_packets(options.bin_packets);
         let mailbox_bytes = Mailboxes::bytes_each(SLOTS, bin_packets);
         let memory = svm::allocate(found, context, count * mailbox_bytes, "the mailboxes of a device")?;
-        // The scratch memory must be zeroed, as `allocate` does.
+        // The scratch memory must be zeroed, and `allocate` returns zeroed memory.
         let scratch_bytes = count * bin_packets * CHAIN_SCRATCH_PACKET_BYTES;
         let scratch = svm::allocate(found, context, scratch_bytes, "the scratch memory of a device")?;
         // SAFETY: `held` keeps the memory as long as the mailboxes, and no group runs yet.

@@ -177,7 +177,7 @@ fn modes(device: &Device, platform: &str, is_cpu: bool, svm: Svm) -> Vec<ModeFou
     vec![ModeFound { mode: Mode::Launch, lacks: None }, persistent]
 }
 
-/// See [`Found::usable`].
+/// Returns the reason if Godwit cannot use the device.
 fn check_usable(device: &Device) -> Result<(), Unavailable> {
     let refuse = |reason: &str| Err(Unavailable::Unsupported(reason.to_owned()));
     if !device.available().unwrap_or(false) {

@@ -30,7 +30,7 @@ pub(super) struct Kernels {
     /// Maximum number of work-groups in a launch. Each work-group takes batches of packets until
     /// none is left.
     pub(super) groups_max: usize,
-    /// Whether the kernels can run a chain.
+    /// Whether the kernels can run a chain of functions.
     pub(super) runs_chain: bool,
 }
 

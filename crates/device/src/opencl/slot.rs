@@ -33,11 +33,11 @@ pub(super) struct SlotParts<'a> {
     pub(super) packets: &'a Packets,
     /// Number of bytes that each function accesses in a packet.
     pub(super) needs: &'a [AccessNeeds],
-    /// Whether the device runs a chain.
+    /// Whether the device runs a chain of functions.
     pub(super) runs_chain: bool,
 }
 
-/// Where the device accesses the packets.
+/// Memory in which the device accesses the packets.
 pub(super) enum Packets {
     /// The device accesses packets in host memory, through an OpenCL buffer over this memory.
     Shared(Buffer<u8>),
@@ -60,14 +60,14 @@ pub(super) struct Shadow {
 ///                                         |<------------ back from the device --------->|
 /// ```
 ///
-/// If the device runs no chain, the last two arrays have one page each.
-// Fields are dropped in this order, so that each buffer is dropped before its memory.
+/// If the device runs no chain of functions, the last two arrays have one page each.
+// The order of the fields matters, because each buffer must be dropped before its memory.
 pub(super) struct Slot {
     pub(super) kernel: Kernel,
     _buffers: [Buffer<u8>; ARRAYS],
     pub(super) own: Option<OwnSlot>,
     pub(super) memory: Memory,
-    /// The range of each array in the memory of the slot.
+    /// The byte range of each array in `memory`.
     pub(super) ranges: [Range<usize>; ARRAYS],
     bins_max: usize,
     packets_max: usize,
@@ -93,7 +93,7 @@ pub(super) struct Staging {
 }
 
 pub(super) const ARRAYS: usize = 7;
-// Indices of the arrays in a slot.
+// Indices of the arrays.
 const NEXT_BIN: usize = 0;
 const BINS: usize = 1;
 const PARAMETERS: usize = 2;
@@ -158,7 +158,7 @@ impl Slot {
         Ok(Self { kernel, _buffers: buffers, own, memory, ranges, bins_max, packets_max })
     }
 
-    /// Returns whether the slot has room for the submission.
+    /// Returns whether these resources have room for the submission.
     pub(super) fn holds(&self, chunk: &Chunk) -> bool {
         chunk.bins.len() <= self.bins_max && chunk.descriptors.len() <= self.packets_max
     }

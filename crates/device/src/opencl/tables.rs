@@ -23,7 +23,7 @@ use crate::found::Found;
 use crate::program::Program;
 
 /// Tables of all packet functions, in OpenCL buffers.
-// Fields are dropped in this order, so that each buffer is dropped before its memory.
+// The order of the fields matters, because each buffer must be dropped before its memory.
 pub(super) struct Tables {
     pub(super) images: Buffer<u8>,
     /// Offset of each function's tables in `images`, as one `u64` per program.
@@ -79,7 +79,7 @@ impl Tables {
             let images = own_copy(found, context, device, &memory[offsets_bytes..])?;
             let offsets = own_copy(found, context, device, &memory[..offsets_bytes])?;
             let copies = Copies::Own(Mutex::new(queue(found, context, device)?));
-            // The memory may contain keys.
+            // The memory may contain secret keys.
             memory.zeroize();
             return Ok(Self { images, offsets, copies, image_offsets });
         }
@@ -97,7 +97,7 @@ impl Tables {
         Ok(Self { images, offsets, copies: Copies::Shared(memory, offsets_bytes), image_offsets })
     }
 
-    /// See [`crate::Device::update_image`].
+    /// Copies changed bytes of a function's tables to the device.
     pub(super) fn update(
         &self,
         id: &str,
@@ -111,7 +111,7 @@ impl Tables {
         self.write(id, self.image_offsets[program] + range.start, bytes, timeout)
     }
 
-    /// See [`crate::Device::update_chain`].
+    /// Replaces the function chain on the device.
     pub(super) fn update_chain(&self, id: &str, chain: &DeviceChain, timeout: Duration) -> Result<(), Error> {
         let mut parts = chain.parts().into_iter();
         parts.try_for_each(|(offset, bytes)| self.write(id, offset, Zeroizing::new(bytes), timeout))

@@ -177,8 +177,8 @@ impl Columns {
         self.end = self.end.max(end);
     }
 
-    /// Extends the range to multiples of [`COLUMN_BYTES`], but not beyond the end of a buffer of
-    /// `pitch` bytes.
+    /// Extends the range to multiples of [`COLUMN_BYTES`], but not beyond the end of a packet
+    /// buffer. `pitch` is the size of a packet buffer in bytes.
     pub(super) fn rounded(self, pitch: usize) -> Self {
         let first = self.first / COLUMN_BYTES * COLUMN_BYTES;
         Self { first, end: self.end.next_multiple_of(COLUMN_BYTES).min(pitch) }

@@ -55,7 +55,7 @@ pub(crate) fn unpack(chunk: &mut Chunk, region: &mut Region, needs: &[AccessNeed
             descriptor.buffer = buffer;
             let (head, length) = (usize::from(descriptor.head), usize::from(descriptor.length));
             let Outcome { verdict, .. } = chunk.outcomes[index];
-            // Dropped packets are not needed.
+            // Dropped packets need not be copied back.
             if writes != 0 && verdict != VERDICT_DROP {
                 let written = head..head + length.min(usize::from(writes));
                 region.buffer_mut(descriptor)[written.clone()]

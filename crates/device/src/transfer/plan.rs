@@ -61,7 +61,7 @@ pub(crate) struct Planner {
     pub(crate) pitch: Option<usize>,
     pub(crate) transfer: Transfer,
     pub(crate) costs: TransferCosts,
-    /// Way of transfer for packets that copy engines do not copy.
+    /// Way of transfer for packets that the copy engines do not move.
     pub(crate) otherwise: ChunkTransfer,
 }
 

@@ -45,8 +45,8 @@ pub(crate) enum Order {
     Neighbours,
     /// Batches are in random order.
     Random,
-    /// Packets are in random order and are put into batches in that order. Each batch therefore has
-    /// packets with several kinds of processing and lengths.
+    /// Packets are put into batches in random order. Each batch therefore has packets with several
+    /// kinds of processing and lengths.
     Arrival,
 }
 
@@ -340,7 +340,7 @@ struct Round<'a> {
     cases: &'a [Case],
     packets: &'a [Packet],
     copies: bool,
-    /// For each packet, whether it was returned or does not belong to this pass.
+    /// Whether each packet was returned or does not belong to this pass.
     seen: Vec<bool>,
 }
 

@@ -38,13 +38,14 @@ pub(crate) fn summing_kernels(source: &str) -> String {
     source.replace(before, &format!("{instead}\n    {before}"))
 }
 
-/// Returns a random number for a packet. It determines the length and the content of the packet.
+/// Returns a random number for a packet. The number determines the length and the content of the
+/// packet.
 fn mixed(number: u64) -> u64 {
     Random::new(number).next_u64()
 }
 
-/// Returns the length of a packet in bytes, a multiple of 4. Most packets are short, so that many
-/// packets fit into the memory.
+/// Returns the length of a packet in bytes, a multiple of 4. Most packets are short, because many
+/// packets must fit into the memory.
 fn length(number: u64) -> usize {
     let random = mixed(number);
     16 + 4 * (if random & 15 == 0 { random >> 32 & 255 } else { random >> 32 & 31 }) as usize
@@ -128,8 +129,8 @@ pub(crate) fn check(region: &mut Region, chunk: &Chunk) {
     }
 }
 
-/// Sends the packets `next..end` through one connection to the device. Each buffer is reused at
-/// once, because the buffer that was freed last is allocated first.
+/// Sends the packets `next..end` through one connection to the device. The buffer that was freed
+/// last is allocated first, so each buffer is reused at once.
 pub(crate) fn run(lane: &mut dyn Lane, region: &mut Region, next: u64, end: u64) {
     run_programs(lane, region, next, end, 1);
 }

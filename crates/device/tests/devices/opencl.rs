@@ -387,7 +387,7 @@ fn reports_why_opencl_is_unavailable() {
         command
             .args(["--exact", "opencl::prints_why_opencl_is_unavailable", "--ignored", "--nocapture"])
             .env(name, value);
-        // If it were set, this variable would name additional drivers.
+        // This variable could name additional drivers.
         command.env_remove("OCL_ICD_FILENAMES");
         let output = command.output().unwrap();
         let text = String::from_utf8_lossy(&output.stdout).into_owned();

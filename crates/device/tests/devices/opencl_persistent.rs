@@ -1,4 +1,4 @@
-//! Tests of persistent work-groups on OpenCL devices. They cover stale data, the shares of
+//! Tests of persistent work-groups on OpenCL devices. They cover stale data, the weights of
 //! functions, and the fallback to launch mode.
 
 use std::sync::Arc;
@@ -73,8 +73,8 @@ fn falls_back_to_launch_mode_with_a_reason() {
     }
 }
 
-/// Checks the shares of functions. A work-group that is reserved for one function serves no other
-/// function with a share. Any work-group serves functions without a share.
+/// Checks the weights of functions. A work-group that is reserved for one function serves no other
+/// function with a weight. Any work-group serves functions without a weight.
 #[test]
 fn divides_groups_between_functions_by_share() {
     let _turn = turn();
@@ -101,7 +101,7 @@ fn divides_groups_between_functions_by_share() {
         let bins = run_programs(&mut *lane, &mut arena.split()[0], 0, 100_000, count);
         let by_group = lane.bins_by_group();
         if named * lanes > units {
-            // The device has too few work-groups for the shares, and uses launch mode.
+            // The device has too few work-groups for the weights, and uses launch mode.
             let fallback = device.fallback().unwrap();
             assert!(fallback.contains(&format!("{named} shares")), "{fallback}");
             assert_eq!((device.mode(), by_group.len()), (Mode::Launch, 0));
@@ -119,8 +119,8 @@ fn divides_groups_between_functions_by_share() {
                     .enumerate()
                     .any(|(other, (bins, share))| other != program && *share > 0 && *bins > 0)
             };
-            // A work-group that is reserved for this function has received no batch of another
-            // function with a share.
+            // The work-group that is reserved for this function has received no batch of another
+            // function with a weight.
             let mixed = by_group.iter().filter(|group| *share > 0 && group[program] > 0).filter(others).count();
             assert_eq!(mixed, 0, "{share:?}: {by_group:?}");
         }

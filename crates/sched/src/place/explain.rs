@@ -12,7 +12,7 @@ const SHARE_MIN: f64 = 0.005;
 const CHANGES_MAX: usize = 4;
 
 /// Describes a decision of the planner in one sentence. An additional sentence names the devices
-/// that lost work because they were too slow.
+/// that receive fewer packets because they were too slow.
 pub fn explain(machine: &Machine, goal: &Goal, decision: &Decision) -> String {
     match (&decision.moved, decision.outcome) {
         (Some(moved), Outcome::Moved) => explain_move(machine, goal, decision, moved),
@@ -31,7 +31,8 @@ fn explain_move(machine: &Machine, goal: &Goal, decision: &Decision, moved: &Mov
     text
 }
 
-/// Returns a sentence about each device that lost work because it was slower than predicted.
+/// Returns a sentence about each device that lost packets to other devices because it was slower
+/// than predicted.
 fn slow_places(machine: &Machine, moved: &Move) -> String {
     let Some(from) = &moved.from else { return String::new() };
     let places = machine.places.len();
@@ -95,7 +96,7 @@ fn chunk_change(machine: &Machine, from: Option<&Choice>, to: &Choice) -> Option
         .find(|&place| machine.chunk_packets(place, old) != machine.chunk_packets(place, to.setting.level))
 }
 
-/// Names the devices that the move sends to sleep.
+/// Names the devices that sleep after a change of placement.
 fn asleep(machine: &Machine, from: Option<&Choice>, to: &Choice) -> Option<String> {
     let from = from?;
     let devices = machine.devices.iter().enumerate();

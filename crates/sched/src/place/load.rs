@@ -56,7 +56,7 @@ impl FunctionLoad {
     }
 }
 
-/// Load of all functions, in the order in which the machine model lists the functions.
+/// Load of all functions, in the same order as in the machine model.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Load {
     /// Load of each function.

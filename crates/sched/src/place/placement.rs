@@ -55,7 +55,7 @@ impl PlaceSet {
 }
 
 /// Setting of the machine: the devices in use, the submission size, the awake workers and their
-/// roles. The division of packets between devices is not a part of it.
+/// roles.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Setting {
     /// Devices that process packets, each in one mode. All other devices sleep.

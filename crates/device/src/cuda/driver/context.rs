@@ -1,4 +1,4 @@
-//! The context of a device, and errors of the driver.
+//! CUDA context of a device, and errors of the CUDA driver.
 
 use std::sync::Arc;
 

@@ -21,12 +21,12 @@ pub(crate) struct Copies {
     blocks: Vec<Rows>,
 }
 
-/// Byte ranges of equal length at equal distances. Each range lies in another packet buffer.
+/// Byte ranges of equal length at equal distances. Each range lies in a different packet buffer.
 struct Rows {
     direction: Direction,
     /// Device address of the first row.
     device: DevicePointer,
-    /// Exposed host address of the first row.
+    /// Host address of the first row, with exposed provenance.
     host: usize,
     block: Block,
 }

@@ -66,7 +66,7 @@ impl DeviceMemory {
 impl Drop for DeviceMemory {
     fn drop(&mut self) {
         let _ = self.context.bind();
-        // Tables contain keys, and buffers contain packet data.
+        // The memory may contain secret keys or packet data.
         self.wipe();
         // SAFETY: allocated once and freed once. Nothing uses it, because its owner has waited or
         // leaks it.
@@ -192,7 +192,7 @@ impl Registration {
 
 /// Page lock of an array, which also keeps the array's pages allocated.
 pub(crate) struct PageLock {
-    // Dropped before the pages.
+    // This field is dropped before the pages.
     registration: Registration,
     _pages: Pages,
 }

@@ -1,4 +1,4 @@
-//! Streams and events.
+//! CUDA streams and events.
 
 use std::sync::Arc;
 

@@ -166,7 +166,7 @@ fn a_partly_accepted_chunk_is_lost_and_finished_chunks_are_returned() {
         let rejected = lane.submit(region, late).unwrap_err();
         assert!(matches!(rejected.error, Error::Unusable { .. }), "{}", rejected.error);
     }
-    // Neither drop blocks.
+    // Neither of the two drops blocks.
     drop((lane, other));
 }
 

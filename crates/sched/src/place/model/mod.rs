@@ -67,7 +67,7 @@ pub struct PlaceSetup {
     /// Name of the device and its mode in placements and messages, such as `cuda:0` or
     /// `cuda:0/mailbox`.
     pub id: String,
-    /// Name of the device.
+    /// Name of the device without the mode.
     pub device: String,
     /// Whether the device runs persistent work-groups, which wait for packets instead of being
     /// launched.
@@ -174,10 +174,10 @@ pub struct Machine {
 /// function on each device and mode, at index `function * places + place`.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Corrections {
-    /// Ratio of the measured device time to the predicted device time. On the CPU, the kernel time
-    /// counts.
+    /// Ratio of the measured device time to the predicted device time. On the CPU, it is the ratio
+    /// of kernel times.
     pub cost: Vec<f64>,
-    /// Ratio for the latency.
+    /// Ratio of the measured latency to the predicted latency.
     pub latency: Vec<f64>,
     /// Change of the prediction's relative error. Measurements that confirm the prediction make it
     /// negative, and a device that is slower than predicted makes it positive.
@@ -316,7 +316,7 @@ impl PowerModel {
     }
 }
 
-/// Returns how much the functions of each measured pair slow each other down. Values within the
+/// Returns the mutual slowdown of the functions in each measured pair. Values within the
 /// measurement noise count as 0. Several measurements of a pair are averaged.
 fn gamma(profile: &Profile, setup: &MachineSetup, devices: &[ModelDevice]) -> Vec<f64> {
     let count = setup.functions.len();

@@ -191,8 +191,8 @@ impl Table {
         of_cpu + device.map_or(0.0, |(device, power)| power.busy * row[DEVICES + device])
     }
 
-    /// Computes how much other functions raise the cost of each function on each device and mode.
-    /// Writes the factors to `factors` at index `function * places + place`.
+    /// Computes the factors by which other functions raise the cost of each function on each device
+    /// and mode. The index in `factors` is `function * places + place`.
     pub(in super::super) fn interference(&self, machine: &Machine, choice: &Choice, factors: &mut [f64]) {
         let functions = machine.functions.len();
         factors.fill(1.0);

@@ -3,7 +3,7 @@
 use super::super::load::Load;
 use super::super::placement::Choice;
 
-/// Number of consecutive runs of the planner for which a better placement must stay better.
+/// Number of consecutive runs of the planner in which a placement must be better before it is used.
 const LOOKS: u32 = 3;
 /// Shortest time between a change of placement and the next change that is not urgent, in
 /// nanoseconds.
@@ -20,16 +20,15 @@ const DWELL_GROWTH: u64 = 4;
 /// Time without an undone change after which the required time is [`DWELL_NS`] again, in
 /// nanoseconds.
 const FORGIVE_NS: u64 = 10_000_000_000;
-/// Relative change of the load below which a return to the earlier placement counts as undoing a
-/// move.
+/// Relative change of the load below which a return to the earlier placement undoes the last change.
 const SAME_LOAD: f64 = 0.1;
 /// Time for which a device must be unnecessary before it sleeps, in multiples of its wake-up time.
 const QUIET_WAKES: f64 = 10.0;
 
-/// Reason to wait before a move to a better placement.
+/// Reason to wait before a change to a better placement.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) enum Wait {
-    /// The better placement must stay better for this number of further runs of the planner.
+    /// The best placement must stay the best for this number of further runs of the planner.
     Looks(u32),
     /// The last change of placement is too recent. The value is the time until the next change, in
     /// nanoseconds.
@@ -46,20 +45,20 @@ pub(super) struct Hysteresis {
     better_since_ns: u64,
     moved_ns: u64,
     dwell_ns: u64,
-    /// Time when a move was last undone, in nanoseconds.
+    /// Time when a change of placement was last undone, in nanoseconds.
     undone_ns: Option<u64>,
-    /// Placement before the last move, and the load at that move.
+    /// Placement before the last change, and the load at that time.
     before: Option<(Choice, Load)>,
 }
 
-/// Cost of a move that lets devices sleep.
+/// Cost of a change of placement that lets devices sleep.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct SleepCost {
     /// Energy for waking the devices again, in joules.
     pub(super) joules: f64,
     /// Longest wake-up time of the devices that would sleep, in nanoseconds.
     pub(super) wake_ns: f64,
-    /// Power that the move saves, in watts.
+    /// Power that the change saves, in watts.
     pub(super) saved_watts: f64,
 }
 
@@ -74,7 +73,7 @@ impl Hysteresis {
     }
 
     /// Records that a better placement has a sufficient gain. Returns the reason to wait, or `None`
-    /// if the move is due.
+    /// if the change is due now.
     pub(super) fn gain(&mut self, now_ns: u64, load: &Load, cost: SleepCost) -> Option<Wait> {
         if self.streak == 0 {
             self.better_since_ns = now_ns;
@@ -101,7 +100,7 @@ impl Hysteresis {
         (cost.joules > 0.0 && wasted < cost.joules).then_some(Wait::Unearned(cost.joules - wasted))
     }
 
-    /// Records a move from `from` to `to` under `load`.
+    /// Records the change of placement from `from` to `to` under `load`.
     pub(super) fn moved(&mut self, now_ns: u64, from: &Choice, to: &Choice, load: &Load) {
         let undoes =
             self.before.as_ref().is_some_and(|(choice, at)| alike(choice, to) && at.distance(load) < SAME_LOAD);
@@ -122,7 +121,7 @@ impl Hysteresis {
         self.before.as_ref().is_none_or(|(_, at)| at.distance(load) > SAME_LOAD)
     }
 
-    /// Returns the time since the last move, in nanoseconds.
+    /// Returns the time since the last change of placement, in nanoseconds.
     pub(super) fn rested_ns(&self, now_ns: u64) -> u64 {
         now_ns.saturating_sub(self.moved_ns)
     }
@@ -174,7 +173,7 @@ mod tests {
         let cost = SleepCost { joules: 4.0, wake_ns: 1e6, saved_watts: 40.0 };
         let start = 10 * DWELL_NS;
         let due = (0..20).find(|look| state.gain(start + look * LOOK_NS, &load(1.0), cost).is_none());
-        // The move saves 40 W, which are 4 J in 100 ms.
+        // The change saves 40 W, which are 4 J in 100 ms.
         assert_eq!(due, Some(10));
         let mut state = Hysteresis::new();
         let slow = SleepCost { joules: 0.0, wake_ns: 20e6, saved_watts: 40.0 };
@@ -193,8 +192,8 @@ mod tests {
         assert_eq!(move_to(&mut state, 1, 1.0), DWELL_GROWTH * DWELL_NS);
         assert_eq!(move_to(&mut state, 2, 1.0), DWELL_MAX_NS.min(DWELL_GROWTH.pow(2) * DWELL_NS));
         assert_eq!(move_to(&mut state, 3, 1.0), DWELL_MAX_NS);
-        // The load has changed, so the return to the earlier placement does not undo a move. After
-        // a long time, earlier undone moves no longer count.
+        // The load has changed, so the return to the earlier placement undoes nothing. After a long
+        // time, earlier undone changes no longer count.
         assert_eq!(move_to(&mut state, 4, 2.0), DWELL_MAX_NS);
         assert_eq!(move_to(&mut state, 101, 3.0), DWELL_NS);
     }

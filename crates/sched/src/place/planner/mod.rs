@@ -1,4 +1,4 @@
-//! Planner: decides every 10 ms whether another placement of functions on devices is worth a move.
+//! Planner: decides every 10 ms whether to change the placement of functions on devices.
 //!
 //! The planner applies these rules:
 //!
@@ -23,7 +23,7 @@ use forecast::Forecast;
 use hysteresis::{Hysteresis, SleepCost, Wait, alike};
 use trust::Trust;
 
-/// Smallest relative gain that justifies a move.
+/// Smallest relative gain that justifies a new placement.
 const GAIN_MIN: f64 = 0.05;
 /// Relative gain that justifies a new placement, as a multiple of the model's relative error.
 const GAIN_ERRORS: f64 = 2.0;
@@ -35,13 +35,13 @@ const GAIN_TUNING: f64 = 0.01;
 const TUNING_NS: u64 = 100_000_000;
 /// Time for the corrections of the model to settle after a change of placement, in nanoseconds.
 const SETTLE_NS: u64 = 300_000_000;
-/// Fill level of a worker's packet ring from which the worker counts as overloaded.
+/// Fill level of a packet ring at or above which the ring's worker counts as overloaded.
 const BACKLOG: f64 = 0.5;
 /// Packet rate for which additional devices for overloaded workers are chosen, in packets per
 /// second. The exact rate has no effect.
 const BURST_PPS: f64 = 1e8;
 /// Factor by which the fullest resource may exceed its limit before a placement counts as
-/// overloaded. New placements must stay below the limit.
+/// overloaded. New placements must not exceed the limit.
 const TOLERANCE: f64 = 1.08;
 /// Largest factor by which load peaks of the last second can raise the forecast.
 const MARGIN_MAX: f64 = 1.1;
@@ -138,7 +138,7 @@ pub enum Reason {
     Best,
     /// The best other placement would gain too little.
     SmallGain,
-    /// The better placement must stay better for this number of further runs of the planner.
+    /// The best placement must stay the best for this number of further runs of the planner.
     Lasting(u32),
     /// The load is falling, but its forecast has not fallen as far yet.
     Falling,
@@ -157,7 +157,7 @@ pub enum Reason {
     Rate,
 }
 
-/// A move from one placement to another.
+/// A change from one placement to another.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Move {
     /// Earlier placement, or `None` if there was none.
@@ -182,7 +182,7 @@ pub struct Decision {
     pub reason: Reason,
     /// Relative gain of the best placement over the current placement.
     pub gain: f64,
-    /// Relative gain that justifies a move.
+    /// Relative gain that justifies a new placement.
     pub required: f64,
     /// Prediction for the earlier placement.
     pub before: Prediction,
@@ -285,7 +285,7 @@ impl Planner {
         self.forget();
     }
 
-    /// Pins a placement. The next run of the planner moves to this placement, which stays until
+    /// Pins a placement. The next run of the planner adopts this placement, which stays until
     /// another goal is set.
     pub fn pin(&mut self, choice: Choice) {
         self.pinned = Some(choice);
@@ -298,8 +298,8 @@ impl Planner {
         self.key.clear();
     }
 
-    /// Examines new measurements and decides whether to move to another placement. Afterwards,
-    /// [`Planner::placement`] returns the placement that applies.
+    /// Examines new measurements, and keeps or changes the placement. Afterwards,
+    /// [`Planner::placement`] returns the current placement.
     pub fn look(&mut self, seen: &Observation) -> Decision {
         self.forecast.push(&seen.load);
         if let Some(thesis) = &mut self.thesis {
@@ -570,7 +570,7 @@ impl Planner {
         (0..places).filter_map(|place| Some((place, rate(place)?))).collect()
     }
 
-    /// Returns the time since the last move, in nanoseconds.
+    /// Returns the time since the last change of placement, in nanoseconds.
     pub fn rested_ns(&self, now_ns: u64) -> u64 {
         self.hysteresis.rested_ns(now_ns)
     }

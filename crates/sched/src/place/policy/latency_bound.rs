@@ -24,7 +24,7 @@ pub(super) static POLICY: Policy = Policy {
 fn score(prediction: &Prediction, limits: &Limits) -> Score {
     let late = (prediction.p99_ns / (MARGIN * limits.p99_ns) - 1.0).max(0.0);
     let overload = carries(prediction, limits);
-    // Any overload is worse than any latency, because its queue grows without limit.
+    // Any overload is worse than any latency, because queues grow without limit during an overload.
     let shortfall = if overload > 0.0 { 1.0 + overload } else { late / (1.0 + late) };
     let cost = prediction.watts.unwrap_or(prediction.awake);
     let tie = if prediction.watts.is_some() { prediction.awake } else { prediction.p99_ns };

@@ -1,7 +1,7 @@
-//! A policy is a goal for which placements are chosen. Each policy is one small file.
+//! A policy is a goal for which placements are chosen. It computes a score from a
+//! prediction.
 //!
-//! The policy computes a score from a prediction. To add a policy, copy a file of this folder,
-//! change its score, and add it to [`POLICIES`].
+//! To add a policy, copy a file of this folder, change its score, and add it to [`POLICIES`].
 
 mod energy;
 mod hold;
@@ -48,7 +48,7 @@ pub struct Policy {
     pub folds_workers: bool,
     /// Whether the placement never changes by itself.
     pub holds: bool,
-    /// Score of a prediction. The smallest score is the best.
+    /// Computes the score of a prediction. The smallest score is the best.
     pub score: fn(&Prediction, &Limits) -> Score,
 }
 
@@ -289,7 +289,7 @@ pub(super) mod tests {
     use super::super::model::Resource;
     use super::*;
 
-    /// Returns the prediction for a placement whose fullest resource is half used.
+    /// Returns the prediction for a placement that uses half of its fullest resource.
     pub(in super::super) fn prediction() -> Prediction {
         Prediction {
             headroom: 2.0,

@@ -129,7 +129,7 @@ pub struct Profile {
 pub struct Host {
     /// Cost of receiving, classifying and sending a packet.
     pub receive_ns: f64,
-    /// Additional cost while more than one function has packets.
+    /// Additional cost of a packet while more than one function has packets.
     pub stream_ns: f64,
     /// Additional core time per packet of workers that both feed a device and run kernels, in
     /// nanoseconds.
@@ -310,7 +310,7 @@ pub struct Bus {
     pub packet_bytes: f64,
 }
 
-/// Number of tables and points of a complete file.
+/// Numbers of tables and measured points in a complete file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Summary {

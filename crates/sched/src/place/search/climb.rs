@@ -6,7 +6,7 @@ use super::super::placement::Choice;
 use super::eighths::{PARTS, idle_shares};
 use super::{Found, Problem, linear};
 
-/// Maximum number of improving steps in one climb.
+/// Maximum number of improving steps from one start.
 const STEPS_MAX: usize = 200;
 
 /// Returns the best division of packets between devices that steps of one eighth can reach. The

@@ -13,7 +13,7 @@ const FUNCTIONS_MAX: usize = 8;
 /// Working memory for trying all divisions of packets between devices.
 #[derive(Debug, Default)]
 pub(super) struct Eighths {
-    /// For each function with packets: the ways to divide its packets between devices.
+    /// Ways to divide the packets of each function that has packets.
     functions: Vec<Options>,
     picks: Vec<usize>,
 }

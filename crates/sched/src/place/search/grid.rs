@@ -71,7 +71,7 @@ impl Grid {
         settings
     }
 
-    /// Returns the machine settings from which a climb starts.
+    /// Returns the machine settings from which a search step by step starts.
     pub(super) fn starts(&self, problem: &Problem<'_>, current: Option<Setting>) -> Vec<Setting> {
         let machine = problem.machine;
         let mut all = PlaceSet::default();

@@ -2,11 +2,11 @@
 //!
 //! A placement consists of a [setting](Setting) of the machine and a division of each function's
 //! packets between the devices. A setting contains the devices, the submission size and the
-//! workers. If there are few settings, the search tries all of them. Otherwise, it climbs from
-//! setting to setting. Within a setting, the module `eighths` tries all divisions in multiples of
-//! one eighth, if there are few combinations. Otherwise, a linear program (`linear`) or single
-//! steps (`climb`) find the division. Results are cached for each load bucket, which is a range of
-//! similar loads.
+//! workers. If there are few settings, the search tries all of them. Otherwise, it goes step by
+//! step from a setting to a better one. Within a setting, the module `eighths` tries all divisions
+//! in multiples of one eighth, if there are few combinations. Otherwise, a linear program
+//! (`linear`) or single steps (`climb`) find the division. Results are cached for each load bucket,
+//! which is a range of similar loads.
 
 mod climb;
 mod eighths;
@@ -27,7 +27,7 @@ const COMBINATIONS_MAX: usize = 7_000;
 /// Largest number of divisions of packets that are tried for all machine settings together. If
 /// there are more, the search goes step by step from a setting to a better one.
 const WORK_MAX: usize = 1_000_000;
-/// Largest number of machine settings that one climb tries.
+/// Largest number of machine settings that a search step by step tries from one start.
 const CLIMB_SETTINGS: usize = 40;
 /// Number of best machine settings that a linear program refines.
 const REFINED: usize = 3;

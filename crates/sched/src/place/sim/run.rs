@@ -20,9 +20,10 @@ const NOISE: f64 = 0.01;
 /// Length of the window for [`Report::starvation`], in runs of the planner. The window covers one
 /// second.
 const WINDOW: usize = 100;
-/// Time within which a return to the earlier placement undoes a move, in nanoseconds.
+/// Time within which a return to the earlier placement counts as undoing a change, in nanoseconds.
 const FLAP_NS: u64 = 250_000_000;
-/// Relative change of the load below which a return to the earlier placement undoes a move.
+/// Relative change of the load below which a return to the earlier placement counts as undoing a
+/// change.
 const FLAP_LOAD: f64 = 0.1;
 
 /// Configuration of a run.
@@ -57,9 +58,9 @@ pub struct Report {
     /// Packets that the planner processes in its worst second, as a fraction of the oracle's
     /// packets in the same second.
     pub starvation: f64,
-    /// Number of moves.
+    /// Number of changes of placement.
     pub moves: u32,
-    /// Number of moves that undid the previous move within 0.25 s under a similar load.
+    /// Number of changes of placement that were undone within 0.25 s under a similar load.
     pub flaps: u32,
     /// Fraction of the time in which overloaded workers used additional devices.
     pub reflex: f64,
@@ -210,7 +211,7 @@ struct State {
     /// Sum of the loads since the last run of the planner, each multiplied by its duration.
     sums: Load,
     elapsed_ns: u64,
-    /// Times, placements and loads of the last moves.
+    /// Times, placements and loads of the last changes of placement.
     moves: Vec<(u64, Choice, Load)>,
     count: u32,
     flaps: u32,

@@ -35,7 +35,7 @@ pub enum Kind {
 }
 
 impl Kind {
-    /// All kinds.
+    /// All kinds of traces.
     pub const ALL: [Self; 7] =
         [Self::Constant, Self::Steps, Self::Bursts, Self::Diurnal, Self::Square, Self::Drift, Self::Loss];
 }
@@ -43,9 +43,9 @@ impl Kind {
 /// A load that stays constant until the next segment starts.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Segment {
-    /// Start, in nanoseconds.
+    /// Start of the segment, in nanoseconds.
     pub start_ns: u64,
-    /// Load.
+    /// Load during the segment.
     pub load: Load,
 }
 
@@ -54,7 +54,7 @@ pub struct Segment {
 pub struct Trace {
     /// Segments in order of time. The first segment starts at time 0.
     pub segments: Vec<Segment>,
-    /// End, in nanoseconds.
+    /// End of the trace, in nanoseconds.
     pub end_ns: u64,
     /// Time at which the devices in `lost` fail, in nanoseconds.
     pub loss_ns: Option<u64>,

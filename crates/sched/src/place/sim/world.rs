@@ -115,7 +115,7 @@ impl<'a> World<'a> {
         self.queue
     }
 
-    /// Returns the placement in use.
+    /// Returns the current placement.
     pub(super) fn choice(&self) -> Option<&Choice> {
         self.active.as_ref().map(|active| &active.choice)
     }
