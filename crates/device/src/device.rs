@@ -34,9 +34,8 @@ pub struct BinTime {
 
 /// One worker's connection to a device.
 pub trait Lane: Send {
-    /// Allocates memory and locks pages for `chunk`, which contains no packets yet and which the
-    /// caller will submit repeatedly. Without this call, the first `submit` does this work while
-    /// packets wait.
+    /// Allocates memory and locks pages for `chunk`, an empty submission that the caller will
+    /// submit repeatedly. Without this call, the first `submit` does this work while packets wait.
     ///
     /// # Errors
     /// Fails if the device has too little memory or its driver fails.

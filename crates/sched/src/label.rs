@@ -44,8 +44,8 @@ pub const fn length_class(length_bytes: u16, granularity_bytes: u16) -> u16 {
 /// ```
 ///
 /// The multiplication by the reciprocal gives exact results. The reciprocal exceeds 2^32 /
-/// granularity by less than 1, so the error of the product is below 2^16. The distance of a length
-/// to the next class is at least 2^32 / granularity in the product, which is larger.
+/// granularity by less than 1, so the error of the product is below 2^16. In the product, the
+/// distance between two lengths is at least 2^32 / granularity, which is larger than this error.
 #[derive(Debug, Clone)]
 pub(crate) struct LabelIndex {
     stream_stride: usize,

@@ -66,11 +66,9 @@ pub struct Packer {
     filling: Chunk,
     /// Number of packets that still fit in the current submission.
     room: u32,
-    /// Packet limit of the current submission. It is lower than configured if the submission is
-    /// full earlier.
+    /// Packet limit of the current submission.
     budget: u32,
-    /// Buffer memory for which the current submission still has room, in units of
-    /// `BUFFER_UNIT_BYTES`. Without a limit, the field has the largest possible value.
+    /// Buffer memory that the current submission may still use, in units of `BUFFER_UNIT_BYTES`.
     units: u64,
 
     /// Label of each open batch.
@@ -503,7 +501,7 @@ impl Packer {
         };
         let cursor = &mut self.cursors[number];
         let slot = cursor.next as usize;
-        // Only one grouping allows packets with different kinds of processing in a batch.
+        // With all groupings except `none`, a batch has only one kind of processing.
         if cursor.variant != u32::from(packet.variant) {
             cursor.variant = packet.variant.into();
             self.parts.begin(number - 1, slot, packet.variant);

@@ -11,9 +11,8 @@ use godwit_packet::ImageRef;
 const ROUNDS: u32 = 1024;
 /// Number of times that each measurement is repeated. Only the fastest result counts.
 const PASSES: u32 = 4;
-/// Read latency below which a table is assumed to lie in a cache near the core, in nanoseconds.
-/// Interleaving does not make a single read of such a table faster. The value is an estimate from
-/// the latency of second-level caches, not a measurement.
+/// Read latency below which a table is assumed to lie in a cache near the core, in nanoseconds. The
+/// value is an estimate from the latency of second-level caches.
 const NEAR_NS: f64 = 6.0;
 /// Maximum ratio between an acceptable time and the best measured time. The smallest number of
 /// interleaved packets with an acceptable time is selected, because it uses the least cache.

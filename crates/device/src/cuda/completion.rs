@@ -7,7 +7,8 @@ use cudarc::driver::result::DriverError;
 
 use super::slot::Slot;
 
-/// Divides the waiting time of a submission to get the time until the next query of the driver.
+/// Divisor of a submission's waiting time. The quotient is the time until the next query of the
+/// driver.
 const QUERY_DIVISOR: u32 = 16;
 /// Maximum time between two queries of the driver.
 const QUERY_INTERVAL_MAX: Duration = Duration::from_micros(100);

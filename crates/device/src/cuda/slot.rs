@@ -195,8 +195,7 @@ impl ArrayOffsets {
     }
 
     /// Returns the parts of the arrays to copy to the device, and the parts to copy back. The
-    /// arrays contain `packets` packets. If the arrays are copied directly, the work-groups read
-    /// the list of batches from the host.
+    /// arrays contain `packets` packets.
     fn copied(&self, is_direct: bool, packets: usize, gap_bytes_max: usize) -> [Parts; 2] {
         let to_device = [
             (self.bins, if is_direct { 0 } else { self.parameters - self.bins }),

@@ -23,7 +23,7 @@ pub(crate) enum Direction {
     ToHost,
 }
 
-/// Block of byte ranges, the rows, which have equal lengths and equal distances.
+/// Block of rows. Rows are byte ranges with equal lengths and equal distances.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Block {
     /// Offset of the first row from the start of the packet memory.

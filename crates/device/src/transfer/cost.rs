@@ -17,8 +17,8 @@ pub struct TransferCosts {
     /// Minimum cost in bytes of a copy from one packet buffer. An H200 makes 247 million such
     /// copies per second, in each direction at the same time.
     pub copy_row_bytes_min: usize,
-    /// Bytes of arrays that are copied per packet. A descriptor and a parameter are copied to the
-    /// device. A descriptor and an outcome are copied back.
+    /// Number of array bytes that copy engines move per packet. The device receives a descriptor
+    /// and a parameter, and returns a descriptor and an outcome.
     pub copy_packet_bytes: usize,
     /// Fixed cost of a packet that the kernel accesses over the bus by zero-copy. The unit of all
     /// costs is a byte that a copy engine moves.

@@ -96,7 +96,7 @@ fn chunk_change(machine: &Machine, from: Option<&Choice>, to: &Choice) -> Option
         .find(|&place| machine.chunk_packets(place, old) != machine.chunk_packets(place, to.setting.level))
 }
 
-/// Names the devices that sleep after a change of placement.
+/// Names the devices that a change of placement sends to sleep.
 fn asleep(machine: &Machine, from: Option<&Choice>, to: &Choice) -> Option<String> {
     let from = from?;
     let devices = machine.devices.iter().enumerate();

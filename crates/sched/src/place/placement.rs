@@ -3,16 +3,16 @@
 
 use super::model::Machine;
 
-/// Set of devices and modes, as a bit mask. In each mode, a device either launches kernels or runs
-/// persistent work-groups.
+/// Set of devices and modes, as a bit mask. In one mode, a device launches kernels. In the other
+/// mode, it runs persistent work-groups.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct PlaceSet(pub u32);
 
 impl PlaceSet {
-    /// Maximum number of devices, if each mode of a device counts.
+    /// Maximum number of combinations of a device and a mode.
     pub const PLACES_MAX: usize = 32;
 
-    /// Creates the set of the places with the indices `places`.
+    /// Creates a set from indices of places. A place is a device in one mode.
     pub fn of(places: impl IntoIterator<Item = usize>) -> Self {
         Self(places.into_iter().fold(0, |bits, place| bits | 1 << place))
     }
@@ -148,7 +148,8 @@ pub struct Placement {
 
 impl Placement {
     /// Creates the placement that `choice` describes. `burst` is the choice for a larger load.
-    /// Overloaded workers may also use the devices of `burst` that are in `fast`, and its workers.
+    /// Overloaded workers may also use the workers of `burst`, and those of its devices that are in
+    /// `fast`.
     pub(super) fn new(machine: &Machine, number: u64, choice: &Choice, burst: &Choice, fast: PlaceSet) -> Self {
         let places = machine.places.len();
         let route = |function: usize| {

@@ -17,10 +17,11 @@ const DWELL_MAX_NS: u64 = 5_000_000_000;
 /// Factor by which the required time between two changes of placement grows after each change that
 /// was undone.
 const DWELL_GROWTH: u64 = 4;
-/// Time without an undone change after which the required time is [`DWELL_NS`] again, in
+/// Time without an undone change of placement after which [`DWELL_NS`] applies again, in
 /// nanoseconds.
 const FORGIVE_NS: u64 = 10_000_000_000;
-/// Relative change of the load below which a return to the earlier placement undoes the last change.
+/// Threshold for the relative change of the load. Below it, a return to the earlier placement
+/// undoes the last change.
 const SAME_LOAD: f64 = 0.1;
 /// Time for which a device must be unnecessary before it sleeps, in multiples of its wake-up time.
 const QUIET_WAKES: f64 = 10.0;
