@@ -105,7 +105,7 @@ pub trait Device: Send + Sync {
     /// Returns whether the device runs [the function chain](crate::DeviceOptions::chain) with which
     /// it was opened. In this case, the device sets [`Chunk::ran_chain`] in submissions that it
     /// returns. Such a submission records the functions that each packet passed, and the outcome of
-    /// the last one.
+    /// the last function.
     fn runs_chain(&self) -> bool {
         false
     }

@@ -43,7 +43,7 @@ pub struct Found {
     pub platform: String,
     /// Driver version.
     pub driver: String,
-    /// `cpu`, `gpu` or `other`.
+    /// Type of the device: `cpu`, `gpu` or `other`.
     pub kind: &'static str,
     /// Whether the device accesses packets in the host's memory. Otherwise, packets are copied to
     /// the device and back.

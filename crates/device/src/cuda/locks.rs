@@ -1,4 +1,4 @@
-//! Page-locks the arrays of submissions, so that the device can access them directly.
+//! Page-locks the arrays of submissions. The device can then access them directly.
 
 use std::collections::HashMap;
 use std::sync::Arc;

@@ -1,5 +1,5 @@
-//! Copies the results of finished packets from the memory that the device accesses to the
-//! submission.
+//! Copies the results of finished packets into the submission, from the memory that the device
+//! accesses.
 
 use godwit_sched::Chunk;
 

@@ -21,8 +21,8 @@ const ALIGN_BYTES: usize = 64;
 
 /// The arrays of one submission, with the same layout on host and device. The counters and the
 /// scratch memory exist only on the device. The word `done` and the cycle counts exist only on the
-/// host, where the device writes them over the bus with four bytes per batch. Scratch memory and
-/// the records of each packet's path are used only if the device runs a chain of functions.
+/// host, and the device writes them over the bus. Scratch memory and the records of each packet's
+/// path are used only if the device runs a chain of functions.
 ///
 /// ```text
 /// 0                                              |---------- to the host --------|

@@ -12,8 +12,8 @@ use godwit_sched::Chunk;
 use crate::bytes::{get, put};
 use crate::check::packets_of;
 
-/// Initial value of the mailbox counters. It lies just below 2^32, so that errors in their
-/// wrap-around to 0 are found early.
+/// Initial value of the mailbox counters, just below 2^32. The counters soon wrap to 0, which
+/// reveals errors early.
 const COUNTERS_START: u32 = u32::MAX - 80;
 /// Alignment of mailboxes, in bytes.
 const ALIGN_BYTES: usize = 128;

@@ -8,9 +8,9 @@
 //! other bins           ^^^^^^^^^^^^^^^^^^^^^^         any group serves them
 //! ```
 //!
-//! Without weights, every work-group serves every function. Functions that the same work-groups
-//! serve have a common queue, so a batch waits only for batches of the same work-groups. All parts
-//! of a divided batch ([`godwit_abi::Bin::part`]) go to one work-group.
+//! Without weights, every work-group serves every function. Functions with the same work-groups
+//! have a common queue. A batch therefore waits only for batches of these work-groups. All parts of
+//! a divided batch ([`godwit_abi::Bin::part`]) go to one work-group.
 
 use std::collections::VecDeque;
 use std::ops::Range;

@@ -1,4 +1,4 @@
-//! Allocates the memory of all packets, so that an OpenCL device can access it.
+//! Allocates packet memory that an OpenCL device can access.
 
 use godwit_packet::Memory;
 

@@ -176,9 +176,9 @@ impl Placement {
     }
 }
 
-/// Assigns a role to each worker. D'Hondt's method divides the workers that only feed devices, in
-/// proportion to the packets of each device. Each device in use has at least one such worker if
-/// there are enough.
+/// Assigns a role to each worker. D'Hondt's method divides the workers that only feed devices
+/// between the devices, in proportion to their packets. Each device in use has at least one such
+/// worker if there are enough.
 fn roles(machine: &Machine, choice: &Choice) -> Vec<Role> {
     let (setting, places) = (choice.setting, machine.places.len());
     let awake = usize::from(setting.workers);

@@ -48,7 +48,7 @@ pub enum ModelError {
     /// There are more devices or buses than the model supports.
     #[error("the model supports at most {max} {what}, the configuration has {count}")]
     TooMany {
-        /// `places`, or `resources`.
+        /// Objects that exceed the limit: `places` or `resources`.
         what: &'static str,
         /// Number in the configuration.
         count: usize,

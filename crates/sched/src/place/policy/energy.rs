@@ -3,7 +3,6 @@
 use super::{Limits, Policy, Score, Splits, carries};
 use crate::place::Prediction;
 
-/// The policy.
 pub(super) static POLICY: Policy = Policy {
     name: "energy",
     summary: "the least power, or without a meter the fewest awake cores, that carries the load",

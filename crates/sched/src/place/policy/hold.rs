@@ -3,7 +3,6 @@
 use super::{Limits, Policy, Score, Splits};
 use crate::place::Prediction;
 
-/// The policy.
 pub(super) static POLICY: Policy = Policy {
     name: "hold",
     summary: "the present placement, or the one that follows the word",

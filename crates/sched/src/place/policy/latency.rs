@@ -4,7 +4,6 @@
 use super::{Limits, Policy, Score, Splits, carries};
 use crate::place::Prediction;
 
-/// The policy.
 pub(super) static POLICY: Policy = Policy {
     name: "latency",
     summary: "the lowest 99th percentile of the latency that carries the load",

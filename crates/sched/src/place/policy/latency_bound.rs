@@ -8,7 +8,6 @@ use crate::place::Prediction;
 /// errors.
 const MARGIN: f64 = 0.8;
 
-/// The policy.
 pub(super) static POLICY: Policy = Policy {
     name: "latency",
     summary: "the least power that keeps the 99th percentile of the latency under a bound",

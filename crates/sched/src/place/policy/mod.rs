@@ -132,7 +132,7 @@ impl Score {
 
     /// Returns the relative gain of this score over `other`. The gain is the saved fraction of the
     /// cost. If the costs are equal, it is the saved fraction of the tie-breaker. The gain is
-    /// infinite if this score violates a requirement less.
+    /// infinite if this score violates the requirements less than `other`.
     pub fn gain_over(&self, other: &Self) -> f64 {
         if self.shortfall + Self::SHORTFALL_EQUAL < other.shortfall {
             return f64::INFINITY;

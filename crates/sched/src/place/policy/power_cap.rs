@@ -6,7 +6,6 @@ use crate::place::Prediction;
 /// Fraction of the power cap that a predicted power may reach, because predictions have errors.
 const MARGIN: f64 = 0.97;
 
-/// The policy.
 pub(super) static POLICY: Policy = Policy {
     name: "power",
     summary: "the largest rate that keeps the power of all measured devices under a cap",

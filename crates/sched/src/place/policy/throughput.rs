@@ -4,7 +4,6 @@
 use super::{Limits, Policy, Score, Splits};
 use crate::place::Prediction;
 
-/// The policy.
 pub(super) static POLICY: Policy = Policy {
     name: "throughput",
     summary: "the largest rate that the machine can carry with the present mix of packets",

@@ -37,8 +37,8 @@ pub(super) fn solve(problem: &Problem<'_>, table: &Table) -> Option<Choice> {
 }
 
 /// Solves one linear program. The variables are the fractions of each function's packets on each
-/// device. If the capacity is maximised, the variables are multiplied by the common growth factor
-/// of the load.
+/// device. To maximise the capacity, each variable is multiplied by the growth factor of the load,
+/// which is another variable.
 fn program(problem: &Problem<'_>, table: &Table, factors: &[f64], by_power: bool) -> Option<Vec<f64>> {
     let machine = problem.machine;
     let places = machine.places.len();
@@ -82,7 +82,7 @@ fn program(problem: &Problem<'_>, table: &Table, factors: &[f64], by_power: bool
         };
         program.add_constraint(sum.as_slice(), ComparisonOp::Eq, total);
     }
-    // If the capacity is maximised, the growth factor of the load is relative to `1 / largest`.
+    // When the program maximises the capacity, the growth factor is in multiples of `1 / largest`.
     let limit = if by_power { problem.goal.limits.carry / largest } else { 1.0 };
     for constraint in constraints.iter().filter(|constraint| !constraint.is_empty()) {
         program.add_constraint(constraint.as_slice(), ComparisonOp::Le, limit);
