@@ -1,5 +1,4 @@
-//! Loads rule files. For each unsupported rule option, prints how many rules fail to load because
-//! of it.
+//! Loads rule files. Prints the number of failed rules for each unsupported rule option.
 
 use godwit_nids::rules::{RuleSet, Variables};
 use std::collections::BTreeMap;

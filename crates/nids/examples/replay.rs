@@ -1,5 +1,4 @@
-//! Replays a capture file through the intrusion detection and writes the resulting EVE records
-//! (JSON lines) to standard output.
+//! Inspects the packets of a capture file and writes EVE records (JSON lines) to standard output.
 //!
 //! ```text
 //! replay RULES CAPTURE [NAME=VALUE]...

@@ -122,8 +122,7 @@ apps! {
 }
 
 impl App {
-    /// Returns the name of the protocol in EVE log records. Both versions of HTTP have the same
-    /// name there.
+    /// Returns the protocol name for EVE log records. HTTP/1 and HTTP/2 get the same name.
     pub fn event_name(self) -> &'static str {
         match self {
             Self::Http => "http",

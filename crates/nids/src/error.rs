@@ -2,11 +2,11 @@
 
 use std::path::PathBuf;
 
-/// Errors that prevent the start. If a rule cannot be loaded, the other rules still load, and
-/// [`crate::rules::Unsupported`] describes the failed rule.
+/// Error that prevents the start. An unsupported rule is no such error, because the other rules
+/// still load.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
-    /// A rule file cannot be read. The user must correct the path or the permissions of the file.
+    /// A rule file cannot be read. The user must correct the file's path or permissions.
     #[error("cannot read rule file {path}: {source}")]
     RuleFile {
         /// Path as configured.

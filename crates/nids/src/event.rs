@@ -1,5 +1,5 @@
-//! Events are irregularities of packets, TCP streams and application protocols. Rules can test for
-//! them by name.
+//! Events report irregularities in packets, TCP streams and application protocols. Rules can test
+//! for an event by its name.
 
 /// Events of the packet decoder and of TCP streams. Rules test them with the keywords
 /// `decode-event` and `stream-event`.

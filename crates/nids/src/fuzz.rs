@@ -9,7 +9,6 @@ use crate::stream::OverlapPolicy;
 use crate::{Inspector, Settings};
 use std::sync::Arc;
 
-/// Rules that read fields of HTTP messages, bytes of the TCP stream, and the state of a flow.
 const RULES: &str = r#"
 alert http any any -> any any (http.uri; content:"/a"; http.method; content:"GET"; flowbits:set,seen; sid:1;)
 alert http any any -> any any (http.header; content:"x"; nocase; http.cookie; pcre:"/a(b|c)+/"; sid:2;)
@@ -39,14 +38,12 @@ fn fixed_engine() -> Arc<Engine> {
     Arc::clone(engine)
 }
 
-/// A TCP connection between two hosts. Its segments are passed to an inspector as frames.
 struct Connection {
     inspector: Inspector,
     time: u64,
 }
 
 impl Connection {
-    /// Creates an inspector and passes the TCP handshake of the connection to it.
     fn open(settings: Settings, engine: Arc<Engine>) -> Self {
         let mut connection = Self { inspector: Inspector::new(engine, settings), time: 1 };
         connection.segment(0, tcp::SYN, 0, 0, &[]);
@@ -56,7 +53,6 @@ impl Connection {
     }
 
     /// Passes one TCP segment to the inspector. Side 0 is the client, and side 1 is the server.
-    /// `seq` and `ack` are relative to the initial sequence numbers.
     fn segment(&mut self, side: usize, flags: u8, seq: u32, ack: u32, payload: &[u8]) {
         const STARTS: [u32; 2] = [0xffff_ff00, 5000];
         let (seq, ack) = (STARTS[side].wrapping_add(seq), STARTS[1 - side].wrapping_add(ack));
@@ -76,7 +72,6 @@ impl Connection {
         self.inspector.frame(LinkType::Ethernet, &frame, 0, self.time);
     }
 
-    /// Ends the connection, and checks that every record is one line of text.
     fn close(mut self) {
         self.inspector.finish();
         assert_eq!(crate::stats::value(&self.inspector.stats(), "tcp.reassembly_memuse"), Some(0));
@@ -98,8 +93,8 @@ fn settings(choice: u8) -> Settings {
     settings
 }
 
-/// Fuzz target for the rule parser. `data` is the text of a rule file. Each rule must load or be
-/// reported as unsupported. The loaded rules then inspect a TCP connection.
+/// Tests the rule parser. `data` is the text of a rule file. Each rule must load or be reported as
+/// unsupported. The loaded rules then inspect a TCP connection.
 pub fn nids_rules(data: &[u8]) {
     let mut connection = Connection::open(settings(0), engine(data));
     connection.segment(0, tcp::ACK | tcp::PSH, 1, 1, b"GET /ab?cd HTTP/1.1\r\nHost: x\r\n\r\n");
@@ -108,9 +103,8 @@ pub fn nids_rules(data: &[u8]) {
     connection.close();
 }
 
-/// Fuzz target for TCP reassembly. The first byte of `data` selects the settings, and TCP segments
-/// follow. A segment is encoded as one byte for side and flags, a sequence number, a length, and
-/// the payload.
+/// Tests TCP reassembly. The first byte of `data` selects the settings. The other bytes encode TCP
+/// segments.
 pub fn nids_streams(data: &[u8]) {
     let Some((choice, mut rest)) = data.split_first() else { return };
     let mut connection = Connection::open(settings(*choice), fixed_engine());
@@ -124,8 +118,8 @@ pub fn nids_streams(data: &[u8]) {
     connection.close();
 }
 
-/// Fuzz target for the HTTP parser. The first byte of `data` selects the settings. The second byte
-/// gives the fraction of the remaining bytes that the client sends. The server sends the rest.
+/// Tests the HTTP parser. The first byte of `data` selects the settings. The second byte decides
+/// how many of the other bytes the client sends. The server sends the rest.
 pub fn nids_http(data: &[u8]) {
     let Some((&[choice, share], bytes)) = data.split_first_chunk() else { return };
     let (client, server) = bytes.split_at(bytes.len() * usize::from(share) / 255);

@@ -12,28 +12,27 @@ use crate::stream::{Options as StreamOptions, OverlapPolicy, Urgent};
 pub struct Settings {
     /// TCP streams.
     pub stream: StreamOptions,
-    /// Checks the checksums of TCP, UDP and ICMP. Packets with a wrong checksum are excluded from
-    /// reassembly.
+    /// Whether the checksums of TCP, UDP and ICMP are checked. Packets with a wrong checksum are
+    /// excluded from reassembly.
     pub checksums: bool,
-    /// Number of new bytes of a TCP stream that must arrive before rules inspect them, for each
-    /// direction.
+    /// Number of new stream bytes after which rules inspect a TCP stream, for each direction.
     pub chunk_bytes: [u32; 2],
     /// Maximum number of flows.
     pub flows_max: usize,
     /// HTTP parser.
     pub http: HttpOptions,
-    /// Whether inline mode drops TCP packets that do not fit the state of their connection.
+    /// Whether inline mode drops TCP packets that are invalid in the current connection state.
     pub drop_invalid: bool,
     /// Variables of rule headers.
     pub variables: Variables,
-    /// Whether records of alerts include the payload and the packet.
+    /// Whether alert records include the payload and the packet.
     pub record_payload: bool,
-    /// Whether records of files include the digests MD5, SHA-1 and SHA-256.
+    /// Whether file records include MD5, SHA-1 and SHA-256 digests.
     pub hash_files: bool,
     /// Memory for the bytes of all streams.
     pub stream_memory_bytes: u64,
-    /// Whether packets pass without inspection if the memory for streams is used up. If the value
-    /// is false, inline mode drops these packets.
+    /// Whether packets pass uninspected while the memory for streams is used up. If this is false,
+    /// inline mode drops these packets.
     pub fail_open: bool,
     /// Kinds of records that are written.
     pub records: Kinds,

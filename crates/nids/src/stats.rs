@@ -1,5 +1,5 @@
-//! Counters of an inspector, with the names that Suricata uses in its `stats` record. A dot in a
-//! name separates the names of nested JSON objects.
+//! Counters of an inspector. Their names are those of Suricata's `stats` record. A dot in a name
+//! separates nested JSON objects.
 
 macro_rules! counters {
     ($($name:ident = $path:literal;)*) => {
@@ -46,8 +46,8 @@ counters! {
     DROPPED_MEMCAP = "ips.drop_reason.stream_memcap";
 }
 
-/// Values of all counters, in the order of [`NAMES`]. The counters of several inspectors are
-/// combined by addition.
+/// Values of all counters, in the order of [`NAMES`]. Addition combines the counters of several
+/// inspectors.
 pub type Stats = [u64; NAMES.len()];
 
 /// Returns the value of the counter with this name, or `None` if no counter has this name.

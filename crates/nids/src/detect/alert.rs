@@ -1,5 +1,4 @@
-//! Processes the rules that matched a packet: sorts them, applies thresholds, and decides the
-//! verdict.
+//! Sorts the rules that matched a packet, applies thresholds, and decides the verdict.
 
 use super::compile::Engine;
 use super::input::Input;
@@ -7,8 +6,7 @@ use super::thresholds::Thresholds;
 use crate::flow::FlowAction;
 use crate::rules::rule::Action;
 
-/// Maximum number of alerts for one packet. The value is the default of Suricata
-/// (`packet-alert-max`).
+/// Maximum number of alerts per packet, as in Suricata's default (`packet-alert-max`).
 const ALERTS_MAX: usize = 15;
 
 /// Match of a rule with a packet or a transaction.
@@ -18,7 +16,7 @@ pub struct Alert {
     pub rule: u32,
     /// Transaction that the rule inspects, if any.
     pub transaction: Option<u64>,
-    /// Whether the rule matched reassembled data instead of a single packet.
+    /// Whether the rule matched reassembled data, not a single packet.
     pub stream: bool,
     /// Whether the action of the rule also applies to all later packets of the flow.
     pub whole_flow: bool,
@@ -45,8 +43,7 @@ pub struct Result {
     pub verdict: Verdict,
     /// Number of alerts that a threshold suppressed.
     pub suppressed: u32,
-    /// Number of alerts that were discarded because the packet already had the maximum number of
-    /// alerts.
+    /// Number of alerts above the maximum per packet, which were discarded.
     pub overflow: u32,
 }
 

@@ -1,19 +1,19 @@
-//! Evaluates the tests of a rule for one field, such as an HTTP header, in order.
+//! Evaluates the tests of a rule on one field, such as an HTTP header.
 //!
 //! A relative test starts where the match of the previous test ended. If a relative test fails, the
-//! search continues at the next match of the previous test. The number of steps is limited, so
-//! crafted traffic cannot make a rule expensive.
+//! previous test tries its next match. The number of steps is limited, because crafted traffic
+//! could otherwise make a rule expensive.
 
 use super::{numbers, transform};
 use crate::regex::Cache;
 use crate::rules::content::{Content, Value};
 use crate::rules::rule::{Capture, Pcre, Test};
 
-/// Maximum number of steps in the evaluation of one field. The value is the default of Suricata
+/// Maximum number of evaluation steps per field, as in Suricata's default
 /// (`inspection-recursion-limit`).
 const STEPS_MAX: u32 = 3000;
 
-/// Working memory for the evaluation of rules, which all rules of one thread share.
+/// Working memory that all rules of one thread share during their evaluation.
 #[derive(Default)]
 pub(super) struct Scratch {
     /// Variables of the current rule.
@@ -22,7 +22,7 @@ pub(super) struct Scratch {
     pub regex: Cache,
     /// Bytes that capture groups of the current rule have matched.
     pub captures: Vec<(Capture, Vec<u8>)>,
-    /// Number of evaluations that were stopped at the maximum number of steps.
+    /// Number of evaluations that ended at the step limit.
     pub limits: u64,
     steps: u32,
 }
@@ -47,7 +47,7 @@ impl<'a> Subject<'a> {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Outcome {
     Match,
-    /// The tests do not match here, but the previous test may match at another position.
+    /// The tests fail here, but another match of the previous test may succeed.
     NoMatch,
     /// The tests do not match, and no other place can change this.
     Never,
@@ -59,7 +59,7 @@ pub(super) fn matches(tests: &[Test], subject: Subject<'_>, scratch: &mut Scratc
     run(tests, subject, 0, scratch) == Outcome::Match
 }
 
-/// Runs a list of tests in order. The match of the test before the list ended at offset `end`.
+/// Runs a list of tests in order. `end` is the offset after the previous match.
 fn run(tests: &[Test], subject: Subject<'_>, end: usize, scratch: &mut Scratch) -> Outcome {
     let Some((test, rest)) = tests.split_first() else { return Outcome::Match };
     scratch.steps += 1;
@@ -120,13 +120,12 @@ pub(super) fn value(value: Value, variables: &[u64; 16]) -> i64 {
     }
 }
 
-/// Returns the number that a field of eight bytes contains, or `None` if the field has another
-/// length.
+/// Returns the number in a field of eight bytes, or `None` for another length.
 fn number(bytes: &[u8]) -> Option<u64> {
     bytes.try_into().ok().map(u64::from_be_bytes)
 }
 
-/// Returns the range of the field within which the byte string must occur.
+/// Returns the part of the field that must contain the pattern.
 fn range(content: &Content, length: usize, end: usize, variables: &[u64; 16]) -> (usize, usize) {
     let length = length as i64;
     let operand = |operand: Option<Value>| operand.map(|operand| value(operand, variables));
@@ -163,7 +162,7 @@ fn run_content(content: &Content, rest: &[Test], subject: Subject<'_>, end: usiz
         let found = if from <= high { find(content, &bytes[from..high]).map(|at| from + at) } else { None };
         let found = match found {
             Some(at) if content.ends && at + content.bytes.len() != bytes.len() => {
-                // The match must end at the end of the field, so only this position is tested.
+                // The match must end at the end of the field, so only one position is possible.
                 let last = bytes.len().saturating_sub(content.bytes.len());
                 if last > at && last >= from {
                     find(content, &bytes[last..high.max(last)]).map(|at| last + at)
@@ -191,7 +190,7 @@ fn run_content(content: &Content, rest: &[Test], subject: Subject<'_>, end: usiz
     }
 }
 
-/// Returns the offset of the first occurrence of the byte string in `bytes`.
+/// Returns the offset of the first match in `bytes`.
 fn find(content: &Content, bytes: &[u8]) -> Option<usize> {
     let needle = &content.bytes;
     if needle.len() > bytes.len() {

@@ -1,5 +1,5 @@
-//! Compiles rules into an engine. Sorts the rules, decides when each rule is evaluated, and
-//! collects the byte strings for the prefilter.
+//! Compiles rules into an engine. Sorts the rules, decides when each rule is evaluated, and builds
+//! the prefilter.
 
 use super::names::Names;
 use super::search::Search;
@@ -17,10 +17,9 @@ use crate::rules::transform::Transform;
 /// Time at which a rule is evaluated.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Kind {
-    /// The rule tests only addresses and is evaluated once per direction of a flow.
+    /// The rule tests only addresses, and is evaluated once per flow direction.
     Addresses,
-    /// The rule is evaluated once per direction of a flow, when the application protocol of the
-    /// flow becomes known.
+    /// The rule is evaluated once per flow direction, when the application protocol becomes known.
     Protocol,
     /// The rule is evaluated for each packet.
     Packet,
@@ -28,7 +27,7 @@ pub enum Kind {
     Transaction,
 }
 
-/// Byte strings that the prefilter searches for in one field, with the rules that contain them.
+/// Prefilter patterns for one field, with the numbers of their rules.
 type FieldPatterns = (Field, Vec<Transform>, Vec<(Pattern, u32)>);
 
 /// Test of a field in one direction of a transaction.
@@ -40,7 +39,7 @@ pub struct FieldTest {
     pub ready: u8,
 }
 
-/// Test or change of a named bit. A number replaces the name of the bit.
+/// Test or change of named bits. The compiled form contains numbers instead of names.
 #[derive(Debug, Clone)]
 pub struct BitOp {
     /// Object to which the bit belongs, such as the flow.
@@ -53,7 +52,7 @@ pub struct BitOp {
     pub expire_micros: Option<u64>,
 }
 
-/// Test or change of a named integer variable. An index replaces the name of the variable.
+/// Test or change of an integer variable. The compiled form contains indices instead of names.
 #[derive(Debug, Clone)]
 pub struct IntOp {
     /// Index of the integer variable.
@@ -73,13 +72,12 @@ pub struct Compiled {
     pub kind: Kind,
     /// Index of the tests of the payload in [`Rule::chains`].
     pub payload: Option<usize>,
-    /// Indices of the tests in [`Rule::chains`] that inspect other parts of the packet.
+    /// Indices in [`Rule::chains`] for tests of packet parts other than the payload.
     pub packet_chains: Vec<usize>,
-    /// Tests of transaction fields for each direction. An HTTP request is an example of a
-    /// transaction. The tests are in the order in which the parser makes the fields available.
+    /// Tests of transaction fields, such as HTTP headers, for each direction. They are sorted by
+    /// the parser progress at which their fields become available.
     pub engines: [Vec<FieldTest>; 2],
-    /// Application protocols to which the rule applies. The set is empty if it applies to all
-    /// protocols.
+    /// Application protocols to which the rule applies. An empty set means all protocols.
     pub apps: AppSet,
     /// Whether the payload tests run on single packets.
     pub needs_packet: bool,
@@ -95,14 +93,14 @@ pub struct Compiled {
     pub int_changes: Vec<IntOp>,
 }
 
-/// Byte strings to search for in one field after it was transformed.
+/// Prefilter patterns for one transformed field.
 #[derive(Debug)]
 pub struct FieldSet {
     /// Field in which the byte strings are searched.
     pub field: Field,
     /// Transformations of the field before the search.
     pub transforms: Vec<Transform>,
-    /// Byte strings to search for, and the rules that contain each byte string.
+    /// Patterns to search for, and the rules that contain them.
     pub search: Search,
 }
 
@@ -115,30 +113,28 @@ pub struct Engine {
     pub classes: Classes,
     /// Byte strings that the prefilter searches for in payloads.
     pub payload: Search,
-    /// Sets of byte strings. Each set belongs to a field and the transformations that are applied
-    /// to it.
+    /// Pattern sets. Each set belongs to one field after certain transformations.
     pub sets: Vec<FieldSet>,
-    /// Indices of the sets in `sets` for each application protocol and direction.
+    /// Indices in `sets` for each application protocol and direction.
     pub app_sets: Vec<[Vec<u32>; 2]>,
     /// Rules of kind `Addresses`.
     pub addresses: Vec<u32>,
     /// Rules of kind `Protocol`.
     pub protocols: Vec<u32>,
-    /// Rules of kind `Packet` without a byte string for the prefilter. TCP, UDP and ICMP have
-    /// separate lists, and all other IP protocols share one list.
+    /// Rules of kind `Packet` without a prefilter pattern. TCP, UDP, ICMP and all other protocols
+    /// have separate lists.
     pub packets: [Vec<u32>; 4],
-    /// Rules of kind `Transaction` without a byte string for the prefilter, by application
-    /// protocol.
+    /// Rules of kind `Transaction` without a prefilter pattern, by application protocol.
     pub transactions: Vec<Vec<u32>>,
     /// Names of bits and integer variables.
     pub names: Names,
-    /// Length in bytes of the longest byte string that the prefilter searches for in payloads.
+    /// Length of the longest prefilter pattern for payloads, in bytes.
     pub longest_bytes: usize,
     /// Number of rule sets that this process has loaded before.
     pub number: u32,
 }
 
-/// Returns the class of an IP protocol number, which is an index into [`Engine::packets`].
+/// Returns an index into [`Engine::packets`] for an IP protocol number.
 pub(super) fn protocol_class(number: u8) -> usize {
     match number {
         6 => 0,
@@ -149,14 +145,14 @@ pub(super) fn protocol_class(number: u8) -> usize {
 }
 
 impl Engine {
-    /// Compiles rules into an engine. `frequencies` describes which bytes are common in traffic,
-    /// and `seed` changes the hash functions of the search.
+    /// Compiles rules into an engine. `frequencies` states how common each byte is in traffic.
+    /// `seed` randomizes the hash functions of the search.
     pub fn new(set: RuleSet, frequencies: &Frequencies, seed: u64) -> Self {
         Self::with_names(set, frequencies, seed, Names::default(), 0)
     }
 
-    /// Compiles rules that replace the rules of this engine. Named bits and counters keep their
-    /// numbers, so that flows keep their state.
+    /// Compiles a new rule set that replaces this engine. Named bits and counters keep their
+    /// numbers, because existing flows contain these numbers.
     pub fn replacement(&self, set: RuleSet, frequencies: &Frequencies, seed: u64) -> Self {
         Self::with_names(set, frequencies, seed, self.names.clone(), self.number + 1)
     }
@@ -182,8 +178,8 @@ impl Engine {
         engine
     }
 
-    /// Adds the byte string of each rule to a set of the prefilter. A rule without such a byte
-    /// string is added to a list for its kind.
+    /// Adds each rule's pattern to the prefilter. A rule without a pattern is added to a list for
+    /// its kind.
     fn distribute(&mut self, frequencies: &Frequencies, seed: u64) {
         let mut payload: Vec<(Pattern, u32)> = Vec::new();
         let mut fields: Vec<FieldPatterns> = Vec::new();
@@ -244,7 +240,7 @@ impl Engine {
         self.payload.image_bytes() + self.sets.iter().map(|set| set.search.image_bytes()).sum::<usize>()
     }
 
-    /// Returns the number of byte strings for which the prefilter searches.
+    /// Returns the number of prefilter patterns.
     pub fn literals(&self) -> usize {
         self.payload.literals() + self.sets.iter().map(|set| set.search.literals()).sum::<usize>()
     }
@@ -260,8 +256,8 @@ fn apps_of(compiled: &Compiled) -> AppSet {
     apps
 }
 
-/// Returns the key by which rules are sorted for evaluation. Rules are sorted by action first.
-/// Rules that set bits then come before rules that test bits. The priority comes last.
+/// Returns the sort key for the evaluation order. Rules are sorted by action first. Rules that set
+/// bits then precede rules that test bits. The priority is the last criterion.
 fn order(compiled: &Compiled) -> (u8, u8, u8, u8) {
     let action = match compiled.rule.action {
         Action::Pass => 0,
@@ -335,8 +331,7 @@ fn engines(rule: &Rule, direction: Direction) -> Vec<FieldTest> {
     engines
 }
 
-/// Decides whether the payload tests of a rule run on single packets, on reassembled data, or on
-/// both.
+/// Decides whether payload tests run on single packets, on reassembled data, or on both.
 fn choose_payload(compiled: &mut Compiled) {
     let rule = &compiled.rule;
     let tcp = rule.protocol.numbers.is_empty() || rule.protocol.numbers.contains(&6);

@@ -23,8 +23,7 @@ pub struct Counters {
     pub alerts: u64,
     /// Number of alerts that a threshold suppressed.
     pub suppressed: u64,
-    /// Number of alerts that were discarded because the packet already had the maximum number of
-    /// alerts.
+    /// Number of alerts above the maximum per packet, which were discarded.
     pub overflow: u64,
 }
 
@@ -34,16 +33,16 @@ pub struct Detector {
     pub(super) scratch: Scratch,
     pub(super) thresholds: Thresholds,
     pub(super) matches: Vec<Alert>,
-    /// Rules whose prefilter byte string occurs in the payload of the packet or in its stream.
+    /// Rules whose prefilter pattern occurs in the packet or in its stream.
     pub(super) candidates: Vec<u32>,
-    /// For each rule, the number of the candidate list to which it was last added. This number
-    /// prevents that a rule is added to one list twice.
+    /// Number of the last candidate list that contains each rule. It prevents duplicates in the
+    /// list.
     stamps: Vec<u32>,
     stamp: u32,
     counters: Counters,
 }
 
-/// Part of the traffic in which the payload tests of a rule matched.
+/// Traffic in which the payload tests of a rule matched.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum PayloadMatch {
     No,
@@ -86,12 +85,11 @@ impl Detector {
     }
 
     /// Returns the number of regular expression searches that exceeded a limit. Such a search
-    /// counts as no match.
+    /// counts as a mismatch.
     pub fn pcre_limits(&self) -> u64 {
         self.scratch.regex.limits
     }
 
-    /// Begins a new list of candidate rules, in which no rule appears twice.
     pub(super) fn next_stamp(&mut self) {
         self.stamp = self.stamp.wrapping_add(1);
         if self.stamp == 0 {
@@ -134,8 +132,8 @@ impl Detector {
         result
     }
 
-    /// Evaluates rules that test only addresses, and rules that test only the application protocol.
-    /// Each of these rules is evaluated once per direction of a flow.
+    /// Evaluates rules that test only addresses, or only the application protocol. Each rule is
+    /// evaluated once per flow direction.
     fn once_per_flow(&mut self, engine: &Engine, input: &mut Input<'_, '_>) {
         let mut addresses = true;
         let mut protocol = false;
@@ -159,8 +157,7 @@ impl Detector {
         }
     }
 
-    /// Collects the rules whose byte string for the prefilter occurs in the payload of the packet
-    /// or in its stream.
+    /// Collects the rules whose prefilter pattern occurs in the packet or in its stream.
     fn collect(&mut self, engine: &Engine, input: &Input<'_, '_>) {
         self.candidates.clear();
         if engine.payload.is_empty() {
@@ -187,8 +184,8 @@ impl Detector {
         self.candidates = candidates;
     }
 
-    /// Evaluates the candidate rules, and the rules without a byte string for the prefilter. Rules
-    /// are evaluated in the order of their numbers.
+    /// Evaluates the candidate rules and the rules without a prefilter pattern, sorted by rule
+    /// number.
     fn packet_rules(&mut self, engine: &Engine, input: &mut Input<'_, '_>) {
         let mut rules: Vec<u32> = self.candidates.clone();
         rules.extend_from_slice(&engine.packets[protocol_class(input.packet.protocol)]);
@@ -225,8 +222,8 @@ impl Detector {
         }
     }
 
-    /// Returns whether a rule matches, without its tests of fields. The function tests the
-    /// application protocol, the headers, the flow, the named bits and the integer variables.
+    /// Evaluates the parts of a rule that test no field: the protocol, headers, flow, named bits
+    /// and integer variables.
     pub(super) fn head_matches(
         &mut self,
         compiled: &Compiled,
@@ -244,7 +241,7 @@ impl Detector {
             && self.state_matches(compiled, input, bits)
     }
 
-    /// Tests the payload. The reassembled data is tested before the payload of the packet.
+    /// Tests the reassembled data first, and then the payload of the packet.
     pub(super) fn payload(&mut self, compiled: &Compiled, chain: &Chain, input: &Input<'_, '_>) -> PayloadMatch {
         self.scratch.captures.clear();
         let tcp = input.packet.protocol == 6;
@@ -303,8 +300,8 @@ impl Detector {
     }
 }
 
-/// If the rules were replaced, resets the inspection progress of the flow, because rule numbers
-/// differ between rule sets.
+/// Restarts the inspection of the flow after a rule change, because rule numbers differ between
+/// rule sets.
 fn follow(engine: &Engine, flow: &mut Flow) {
     if flow.rule_set != engine.number {
         flow.rule_set = engine.number;

@@ -1,5 +1,4 @@
-//! Tests packet headers against the header of a rule, and against rule options that read only one
-//! packet.
+//! Compares packet headers with rule headers, and with rule options that read only one packet.
 
 use super::compile::Compiled;
 use super::input::Input;
@@ -8,8 +7,7 @@ use crate::packet::{Packet, Transport};
 use crate::rules::packet_test::{PacketTest, StreamSide};
 use crate::rules::rule::{Arrow, Endpoint, Link};
 
-/// Returns whether the protocol, the addresses and the ports of a packet match the header of a
-/// rule.
+/// Returns whether the packet's protocol, addresses and ports match the rule header.
 pub(super) fn matches(compiled: &Compiled, packet: &Packet<'_>) -> bool {
     let rule = &compiled.rule;
     let protocol = &rule.protocol;
@@ -42,7 +40,7 @@ fn endpoints((source, destination): (&Endpoint, &Endpoint), packet: &Packet<'_>)
         && source.addresses.contains(packet.source)
 }
 
-/// Returns whether the option `flow` of a rule matches the state of the flow.
+/// Returns whether the rule's `flow` option matches the flow state.
 pub(super) fn flow_matches(compiled: &Compiled, input: &Input<'_, '_>) -> bool {
     let test = &compiled.rule.flow;
     if test.direction.is_some() && test.direction != input.direction {

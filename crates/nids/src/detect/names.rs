@@ -1,5 +1,5 @@
-//! Assigns numbers to the names of flow bits and counters. A name keeps its number while the
-//! process runs, so flows keep their bits when rules are loaded again.
+//! Assigns numbers to the names of flow bits and counters. A name keeps its number when rules are
+//! loaded again, because flows store the numbers.
 
 use std::collections::HashMap;
 

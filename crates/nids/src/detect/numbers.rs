@@ -8,8 +8,7 @@ use crate::rules::bytes::{
 
 type Variables = [u64; 16];
 
-/// Reads a number from a field. Returns its value, the offset of its first byte, and the offset
-/// after its last byte.
+/// Reads a number from a field. Returns the number, its start offset, and its end offset.
 fn read(source: &ByteSource, subject: Subject<'_>, end: usize, variables: &Variables) -> Option<(u64, usize, usize)> {
     let start = value(source.offset, variables) + if source.relative { end as i64 } else { 0 };
     let start = usize::try_from(start).ok()?;

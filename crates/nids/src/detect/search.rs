@@ -14,7 +14,7 @@ pub struct Search {
 }
 
 impl Search {
-    /// Builds a set from pairs of a byte string and the number of a rule.
+    /// Builds a set from pairs of a pattern and a rule number.
     pub fn new(pairs: Vec<(Pattern, u32)>, frequencies: &Frequencies, seed: u64) -> Self {
         if pairs.is_empty() {
             return Self::default();
@@ -45,7 +45,7 @@ impl Search {
         self.image.is_none()
     }
 
-    /// Calls `candidate` for the rules whose byte string occurs in `text`.
+    /// Calls `candidate` for each rule whose pattern occurs in `text`.
     pub fn scan(&self, text: &[u8], candidate: &mut dyn FnMut(u32)) {
         let Some(image) = &self.image else { return };
         image.scan(text, &mut |literal, _| {

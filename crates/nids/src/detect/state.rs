@@ -1,5 +1,4 @@
-//! Tests the named bits and the integer variables of a flow during the evaluation of a rule, and
-//! changes them after a match.
+//! Tests named bits and integer variables of a flow, and changes them after a match.
 
 use super::compile::{BitOp, Compiled, IntOp};
 use super::detector::Detector;
@@ -12,7 +11,7 @@ use crate::rules::state::{BitAction, IntAction, Operand, Scope};
 pub(super) type TransactionBits = Vec<u32>;
 
 impl Detector {
-    /// Returns whether the tests of named bits and integer variables in a rule succeed.
+    /// Returns whether the rule's tests of named bits and integer variables succeed.
     pub(super) fn state_matches(&self, compiled: &Compiled, input: &Input<'_, '_>, bits: &TransactionBits) -> bool {
         compiled.bit_tests.iter().all(|op| {
             let set = match op.scope {
@@ -29,7 +28,7 @@ impl Detector {
         }) && compiled.int_tests.iter().all(|op| input.flow.as_deref().is_some_and(|flow| int_matches(op, flow)))
     }
 
-    /// Applies the changes of named bits and integer variables that a rule requests after a match.
+    /// Changes named bits and integer variables after a match, as the rule requests.
     pub(super) fn apply_state(&mut self, rule: u32, input: &mut Input<'_, '_>, bits: &mut TransactionBits) {
         let engine = self.engine.clone();
         let compiled = &engine.rules[rule as usize];

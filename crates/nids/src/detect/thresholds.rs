@@ -1,5 +1,5 @@
-//! Counters that limit the alerts of rules, and named bits of hosts. Both tables have a bounded
-//! number of entries.
+//! Limits the alerts of rules by counters, and stores the named bits of hosts. Both tables have a
+//! bounded number of entries.
 
 use super::compile::BitOp;
 use super::input::Input;
@@ -11,8 +11,8 @@ use std::net::IpAddr;
 /// Maximum number of counters, and maximum number of bits.
 const ENTRIES_MAX: usize = 1 << 18;
 
-/// Identity of a rule, which consists of the options `gid` and `sid`. It stays the same when rules
-/// are loaded again.
+/// Rule options `gid` and `sid`, which identify a rule. They stay the same when rules are loaded
+/// again.
 pub(super) type RuleKey = (u32, u32);
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -46,7 +46,7 @@ pub(super) struct Thresholds {
 }
 
 impl Thresholds {
-    /// Counts a match of a rule, and returns whether the threshold of the rule permits an alert.
+    /// Counts a match of a rule. Returns whether the rule's threshold permits an alert.
     pub(super) fn pass(&mut self, rule: RuleKey, threshold: &Threshold, input: &mut Input<'_, '_>) -> bool {
         let now = input.packet.time;
         if threshold.track == Track::Flow {

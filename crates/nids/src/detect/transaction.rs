@@ -27,8 +27,8 @@ struct Current<'a> {
 }
 
 impl Detector {
-    /// Evaluates rules on the transactions of the flow, in the direction of the packet. For
-    /// example, an HTTP request and its response form a transaction.
+    /// Evaluates rules on the flow's transactions, such as HTTP requests, in the packet's
+    /// direction.
     pub(super) fn transaction_rules(&mut self, engine: &Engine, input: &mut Input<'_, '_>) {
         let Some(direction) = input.direction else { return };
         let inline = input.inline;
@@ -70,7 +70,7 @@ impl Detector {
         self.next_stamp();
         let mut rules = Vec::new();
         for state in &inspection.rules {
-            // Rules that have matched, or that can no longer match, are left out.
+            // Rules that have already matched, or can never match, are skipped.
             if self.is_new(state.rule) && !state.done {
                 rules.push(state.rule);
             }
@@ -94,8 +94,8 @@ impl Detector {
         }
     }
 
-    /// Searches the available fields for the byte strings of the prefilter, and collects the rules
-    /// whose byte strings occur.
+    /// Searches the available fields for prefilter patterns, and collects the rules whose patterns
+    /// occur.
     fn search_fields(
         &mut self,
         engine: &Engine,
@@ -186,8 +186,8 @@ impl Detector {
         }
     }
 
-    /// Tests the fields of a transaction that are available so far. Returns whether all field tests
-    /// of the rule match.
+    /// Tests the fields that are already available. Returns whether all field tests of the rule
+    /// match.
     fn evaluate_fields(
         &mut self,
         compiled: &Compiled,

@@ -32,8 +32,8 @@ impl Json {
         self.comma = true;
     }
 
-    /// Writes any bytes as a JSON string. If the bytes are not valid UTF-8, each byte is written as
-    /// the Latin-1 character with its value.
+    /// Writes bytes as a JSON string. Bytes that are not valid UTF-8 are written as Latin-1
+    /// characters.
     fn quote(&mut self, bytes: &[u8]) {
         self.text.push('"');
         match std::str::from_utf8(bytes) {

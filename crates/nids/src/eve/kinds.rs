@@ -1,4 +1,4 @@
-//! Kinds of log records, and the set of kinds that an inspector writes.
+//! Kinds of log records, and the set of kinds that are written.
 
 /// Kind of record: `event_type` in EVE.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -44,8 +44,8 @@ impl Kinds {
         Self(0)
     }
 
-    /// Returns the set of kinds with these names. If a name is unknown, returns this name as the
-    /// error.
+    /// Returns the set of record kinds with these names. If a name is unknown, returns this name as
+    /// the error.
     pub fn from_names<'n>(names: impl IntoIterator<Item = &'n str>) -> Result<Self, &'n str> {
         let mut set = 0;
         for name in names {
@@ -59,7 +59,7 @@ impl Kinds {
         self.0 >> kind as u8 & 1 == 1
     }
 
-    /// Returns whether transaction records with this `event_type` are written.
+    /// Returns whether the set contains the transaction records with this `event_type`.
     pub fn contains_name(self, name: &str) -> bool {
         Self::NAMES.iter().position(|known| *known == name).is_none_or(|bit| self.0 >> bit & 1 == 1)
     }

@@ -1,7 +1,6 @@
 //! Payloads in records: Base64 and printable text.
 
-/// Maximum number of payload bytes in a record. The value is the default of Suricata
-/// (`payload-buffer-size`).
+/// Maximum number of payload bytes in a record, as in Suricata's default (`payload-buffer-size`).
 pub(super) const BYTES_MAX: usize = 4096;
 
 /// Returns bytes in Base64, with padding.
@@ -18,8 +17,7 @@ pub(super) fn base64(bytes: &[u8]) -> String {
     text
 }
 
-/// Returns the bytes as text. A dot replaces each byte that is neither printable nor part of a line
-/// end.
+/// Returns the bytes as text. Unprintable bytes become dots, and line ends are kept.
 pub(super) fn printable(bytes: &[u8]) -> String {
     let letter = |byte: &u8| match byte {
         b'\n' | b'\r' | 0x20..=0x7e => char::from(*byte),

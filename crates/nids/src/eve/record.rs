@@ -76,7 +76,7 @@ pub(crate) fn alert(context: &AlertContext<'_>, lines: &mut Vec<u8>) {
     json.finish(lines);
 }
 
-/// Writes the metadata of a rule. For each key, the record lists all values of this key.
+/// Writes the metadata of a rule as a list of values per name.
 fn rule_metadata(rule: &Rule, json: &mut Json) {
     if rule.meta.metadata.is_empty() {
         return;
@@ -94,8 +94,8 @@ fn rule_metadata(rule: &Rule, json: &mut Json) {
     });
 }
 
-/// Writes the named bits and variables of a flow. Bits whose names begin with `traffic/id/` or
-/// `traffic/label/` classify the traffic, and are written a second time in a separate object.
+/// Writes the named bits and variables of a flow. Bits that classify traffic begin with
+/// `traffic/id/` or `traffic/label/`, and are also written to a separate object.
 fn names(flow: &Flow, engine: &Engine, json: &mut Json) {
     let bits: Vec<&str> = flow.bits.iter().filter_map(|bit| engine.names.name(*bit)).collect();
     if !bits.is_empty() || !flow.captures.is_empty() || !flow.ints.is_empty() {
@@ -172,8 +172,8 @@ pub(crate) fn drop(packet: &Packet<'_>, flow: Option<&Flow>, reason: &str, rule:
     json.finish(lines);
 }
 
-/// Writes a record for each file that is complete. If `end` is true, incomplete files get a record
-/// too.
+/// Writes a record for each complete file. If `end` is true, also writes records for incomplete
+/// files.
 pub(crate) fn files(packet: &Packet<'_>, flow: &mut Flow, end: bool, kinds: Kinds, lines: &mut Vec<u8>) {
     let Some(files) = flow.app.parser.as_mut().map(|parser| parser.take_files(end)) else { return };
     if !kinds.contains(Kind::FileInfo) {
@@ -231,7 +231,7 @@ fn flow_members(flow: &Flow, direction: Option<Direction>, transaction: Option<u
     });
 }
 
-/// Returns the name of the JSON object in which records describe this protocol.
+/// Returns the name of the JSON object that describes this protocol in a record.
 fn object_name(app: App) -> &'static str {
     match app {
         App::Http | App::Http2 => "http",
@@ -382,8 +382,7 @@ fn packet_members(packet: &Packet<'_>, json: &mut Json) {
     json.string("pkt_src", packet.origin.name());
 }
 
-/// Writes the frame number of the packet that caused a record, and whether the packet was received
-/// or created.
+/// Writes the frame number and the origin of the packet that caused a record.
 fn origin(packet: &Packet<'_>, json: &mut Json) {
     if packet.number > 0 {
         json.number("pcap_cnt", packet.number);
@@ -399,7 +398,7 @@ fn endpoints(flow: &Flow, json: &mut Json) {
     side_endpoints(flow, Direction::ToServer, json);
 }
 
-/// Writes the addresses and ports of a flow. The side that sends in `direction` comes first.
+/// Writes the addresses and ports of a flow. The sender in `direction` is the source.
 fn side_endpoints(flow: &Flow, direction: Direction, json: &mut Json) {
     vlans(&flow.key.vlans[..flow.key.vlans.iter().take_while(|vlan| **vlan != 0).count()], json);
     let mut key = flow.key;
@@ -442,8 +441,7 @@ pub(crate) fn protocol_name(number: u8) -> String {
     }
 }
 
-/// Returns an address in the notation of Suricata, in which all parts of IPv6 addresses are
-/// written.
+/// Returns an address in the notation of Suricata, which never shortens IPv6 addresses.
 pub(crate) fn address(address: IpAddr) -> String {
     match address {
         IpAddr::V4(v4) => v4.to_string(),
@@ -451,11 +449,11 @@ pub(crate) fn address(address: IpAddr) -> String {
     }
 }
 
-/// Returns a time in UTC in a format such as `2009-10-16T16:44:16.083524+0000`.
+/// Returns a UTC time such as `2009-10-16T16:44:16.083524+0000`.
 pub(crate) fn timestamp(time: Micros) -> String {
     let (seconds, micros) = (time / 1_000_000, time % 1_000_000);
     let (days, rest) = (seconds / 86_400, seconds % 86_400);
-    // The days are counted from 1 March of the year 0, in periods of 400 years (Howard Hinnant,
+    // The algorithm counts days from 1 March of year 0, in periods of 400 years (Howard Hinnant,
     // "chrono-Compatible Low-Level Date Algorithms").
     let shifted = days + 719_468;
     let (era, day_of_era) = (shifted / 146_097, shifted % 146_097);

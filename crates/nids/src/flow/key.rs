@@ -5,8 +5,8 @@ use crate::packet::{Packet, Transport};
 use std::hash::{Hash, Hasher};
 use std::net::IpAddr;
 
-/// Identity of a flow, with separate fields for client and server. Equality and hash do not depend
-/// on which side is the client.
+/// Identity of a flow, such as its addresses and ports. Equality and hash do not depend on which
+/// side is the client.
 #[derive(Debug, Clone, Copy)]
 pub struct Key {
     /// Client address.
@@ -23,12 +23,12 @@ pub struct Key {
     pub vlans: [u16; 3],
     /// Identifier of ICMP echo messages.
     pub id: u16,
-    /// Nesting depth of the tunnel that carries the packets of the flow.
+    /// Number of tunnels around the packets of the flow.
     pub depth: u8,
 }
 
 impl Key {
-    /// Returns the flow key of a packet, with the sender of the packet as the client. Returns
+    /// Returns the key of the packet's flow. The packet's sender counts as the client. Returns
     /// `None` if packets of this kind do not form flows.
     pub fn of(packet: &Packet<'_>) -> Option<Self> {
         if packet.fragment {
@@ -76,8 +76,7 @@ impl Key {
     }
 }
 
-/// Returns the ICMP type of the reply if `kind` is a request, and the type of the request if `kind`
-/// is a reply.
+/// Returns the ICMP type of the reply to a request, or of the request for a reply.
 fn icmp_answer(version: u8, kind: u8) -> Option<u8> {
     Some(match (version, kind) {
         (4, 8) => 0,
@@ -104,8 +103,7 @@ impl Eq for Key {}
 
 impl Hash for Key {
     fn hash<H: Hasher>(&self, state: &mut H) {
-        // The fields are combined into few wide values, because each value costs a call of the
-        // hasher.
+        // Few wide values are faster than many fields, because each value costs a hasher call.
         let ((low, low_port), (high, high_port)) = self.ordered();
         for address in [low, high] {
             match address {

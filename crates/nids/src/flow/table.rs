@@ -1,8 +1,9 @@
-//! Table of flows with a keyed hash and a fixed maximum number of flows.
+//! Flow table with a fixed maximum number of flows.
 //!
-//! The key of the hash is random, so that an attacker cannot prepare flows that share a bucket. If
-//! the table is full, the oldest flow that is not established is removed. If all flows are
-//! established, the flow that has been idle longest is removed.
+//! Its hash has a random key, because an attacker could otherwise fill one bucket with many flows.
+//! If the table is full, one flow is removed. New flows are removed before closed flows, and closed
+//! flows before established flows. Among equal flows, the one that has been idle longest is
+//! removed.
 
 use super::{Flow, FlowState, Key};
 use crate::packet::Micros;
@@ -21,9 +22,10 @@ pub struct TableCounters {
     pub created: u64,
     /// Flows that ended after their timeout.
     pub expired: u64,
-    /// Flows without a complete handshake or a reply that were removed because the table was full.
+    /// New flows that were removed from a full table. A new flow has neither a reply nor a complete
+    /// handshake.
     pub evicted_new: u64,
-    /// Flows with a complete handshake or a reply that were removed because the table was full.
+    /// Established and closed flows that were removed from a full table.
     pub evicted_established: u64,
 }
 
@@ -48,8 +50,7 @@ const NONE: u32 = u32::MAX;
 
 struct Slot {
     flow: Option<Flow>,
-    /// Previous slot and next slot in the list of flows of the same class. The list is sorted by
-    /// the time of the last packet.
+    /// Neighbours of this slot in a list that is sorted by the time of the last packet.
     before: u32,
     after: u32,
     class: u8,
@@ -68,8 +69,7 @@ pub struct FlowTable {
     index: HashTable<u32>,
     slots: Vec<Slot>,
     free: Vec<u32>,
-    /// One list of flows for each class. TCP flows and other flows have three classes each, one for
-    /// each state.
+    /// TCP flows and other flows have three lists each, with one list per flow state.
     lists: [List; 6],
     flows_max: usize,
     timeouts: Timeouts,
@@ -129,14 +129,13 @@ impl FlowTable {
         self.flow_at(id.0)
     }
 
-    /// Returns a flow that the caller may change. After each packet of the flow, the caller must
-    /// call [`Self::touch`].
+    /// Returns a mutable reference to a flow. After each packet of the flow, the caller must call
+    /// [`Self::touch`].
     pub fn get_mut(&mut self, id: FlowId) -> Option<&mut Flow> {
         self.slots.get_mut(id.0 as usize)?.flow.as_mut()
     }
 
-    /// Takes a flow out of its slot while the caller processes it. The slot stays reserved for the
-    /// flow.
+    /// Takes a flow out of its slot while the caller processes it. No other flow can get this slot.
     pub fn take(&mut self, id: FlowId) -> Option<Flow> {
         self.slots.get_mut(id.0 as usize)?.flow.take()
     }
@@ -147,8 +146,8 @@ impl FlowTable {
         self.touch(id);
     }
 
-    /// Adds a flow. Returns its number. If the table was full, also returns the flow that was
-    /// removed to make room.
+    /// Adds a flow and returns its number. If the table is full, also returns the flow that was
+    /// removed.
     pub fn insert(&mut self, key: Key, now: Micros) -> (FlowId, Option<Flow>) {
         let evicted = if self.index.len() >= self.flows_max { self.evict() } else { None };
         let flow = Flow::new(key, self.next_number, now);
@@ -194,7 +193,7 @@ impl FlowTable {
         self.slots[id.0 as usize].flow.take()
     }
 
-    /// Removes and returns one flow whose timeout has passed at the time `now`.
+    /// Removes and returns one flow that has timed out at the time `now`.
     pub fn expire(&mut self, now: Micros) -> Option<Flow> {
         for class in 0..self.lists.len() {
             let first = self.lists[class].first;

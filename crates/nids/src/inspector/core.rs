@@ -36,9 +36,9 @@ pub(super) struct Counters {
     pub dropped_rules: u64,
     /// Packets of flows that a rule dropped.
     pub dropped_flow: u64,
-    /// Packets that were dropped because they do not fit the state of their TCP connection.
+    /// Packets that were dropped because they are invalid in the state of their TCP connection.
     pub dropped_invalid: u64,
-    /// Packets whose bytes were not stored because the memory for streams was used up.
+    /// Packets whose payload was not stored because the memory for streams was used up.
     pub refused: u64,
     /// Packets that were dropped because the memory for streams was used up.
     pub dropped_memory: u64,
@@ -58,7 +58,7 @@ pub(super) struct Core {
     pub(super) alert: Option<u32>,
 }
 
-/// Direction of a packet in its flow, and the result of processing its TCP header.
+/// Packet's direction in its flow, and the result of its TCP processing.
 pub(super) struct Placed {
     pub(super) direction: Direction,
     pub(super) handled: Handled,
@@ -126,7 +126,7 @@ impl Core {
         self.stream_memory_bytes = (self.stream_memory_bytes + after).saturating_sub(before);
     }
 
-    /// Removes the flow with this key from the table and returns it.
+    /// Takes the flow with this key out of the table. Creates the flow if it does not exist.
     fn flow_of(&mut self, key: Key, now: Micros) -> (FlowId, Flow) {
         if let Some(id) = self.flows.find(&key)
             && let Some(flow) = self.flows.take(id)
@@ -261,16 +261,15 @@ impl Core {
         is_end: bool,
     ) -> Detection {
         let (ranges, progress) = self.raw_view(packet, flow, placed, is_end);
-        // The rules borrow the stream data from the session while they change the flow, so the
-        // session is taken out of the flow.
+        // The rules read stream data while they change the flow, so the session is moved out of the
+        // flow.
         let session = flow.session.take();
         let view = |range: &std::ops::Range<u64>| {
             let bytes = session.as_ref()?.side(placed.direction).data.from(range.start);
             Some(&bytes[..bytes.len().min((range.end - range.start) as usize)])
         };
         let streams: Vec<&[u8]> = ranges.iter().filter_map(view).collect();
-        // Some rules test the size of the stream, so the flow gets a copy of the session without
-        // its data.
+        // Some rules test the stream size, so the flow gets a copy of the session without data.
         let numbers = session.as_ref().map(|session| Box::new(session.numbers()));
         flow.session = numbers;
         let mut input = Input {
@@ -348,7 +347,7 @@ impl Core {
         FrameVerdict::Drop(reason)
     }
 
-    /// Writes records that are complete, and releases data that the flow no longer needs.
+    /// Writes complete records, and releases data that the flow no longer needs.
     fn after(&mut self, packet: &Packet<'_>, flow: &mut Flow) {
         record::files(packet, flow, false, self.settings.records, &mut self.records);
         record::transactions(packet, flow, self.settings.records, &mut self.records);

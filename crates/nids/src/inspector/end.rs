@@ -32,7 +32,7 @@ impl Core {
         }
     }
 
-    /// Inspects the remaining data of a flow, and writes the record of the flow.
+    /// Inspects the remaining data of a flow, and writes the flow record.
     pub(super) fn end(&mut self, mut flow: Flow, reason: &'static str) {
         self.stream_memory_bytes = self.stream_memory_bytes.saturating_sub(stream_memory(&flow));
         if self.needs_end(&mut flow) {

@@ -7,8 +7,8 @@ use crate::proto::{Identified, identify};
 use crate::stream::State;
 
 impl Core {
-    /// Passes the data of one direction to the protocol parser. If `end` is true, no more data
-    /// follows. Returns whether the client and the server of the flow were exchanged.
+    /// Passes stream data to the protocol parser. `end` marks the last data of this direction.
+    /// Returns whether the client and the server of the flow were exchanged.
     pub(super) fn feed(&mut self, flow: &mut Flow, direction: Direction, end: bool) -> bool {
         let mut direction = direction;
         let mut swapped = false;
@@ -82,8 +82,7 @@ impl Core {
         swapped
     }
 
-    /// Skips missing bytes of the stream that can no longer arrive. Returns whether data follows
-    /// the missing bytes.
+    /// Skips missing stream bytes that can no longer arrive. Returns whether data follows them.
     fn skip_gap(&mut self, flow: &mut Flow, direction: Direction, end: bool) -> bool {
         let Some(session) = flow.session.as_deref_mut() else { return false };
         let side = session.side_mut(direction);
@@ -113,7 +112,7 @@ impl Core {
         self.take_triggers(flow);
     }
 
-    /// Requests that rules inspect the raw stream immediately when a transaction is complete.
+    /// Requests an immediate inspection of the raw stream when a transaction is complete.
     fn take_triggers(&mut self, flow: &mut Flow) {
         for direction in Direction::BOTH {
             let Some(parser) = flow.app.parser.as_mut() else { return };
@@ -131,7 +130,7 @@ fn session_is_midstream(flow: &Flow) -> bool {
 }
 
 /// Returns whether more than 8 KiB have arrived in one direction. A protocol that is still unknown
-/// then stays unknown, whatever arrives in the other direction.
+/// after these bytes stays unknown.
 fn side_is_long(flow: &Flow, direction: Direction) -> bool {
     flow.session.as_ref().is_some_and(|session| session.side(direction).data.end() > 8192)
 }

@@ -1,10 +1,10 @@
-//! Decodes the link layer of frames. Each frame yields one packet. Each tunnelled packet, and each
-//! datagram whose fragments are now complete, yields one more packet.
+//! Decodes the link layer of frames. Each frame yields one packet. Each tunnelled packet and each
+//! reassembled datagram yields one more packet.
 
 use super::fragments::Fragments;
 use super::{Micros, Origin, Outer, Packet};
 
-/// Type of the first header in a frame, which a capture file states.
+/// Link-layer header type of a frame, which a capture file states.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum LinkType {
     /// Ethernet.
@@ -53,7 +53,7 @@ impl Default for TunnelPorts {
     }
 }
 
-/// Decoder of frames, with the fragments that wait for reassembly.
+/// Frame decoder. It also stores fragments for reassembly.
 pub struct Decoder {
     pub(super) ports: TunnelPorts,
     pub(super) fragments: Fragments,
@@ -81,8 +81,8 @@ impl Decoder {
         &self.fragments
     }
 
-    /// Decodes a frame and calls `sink` for each packet. Tunnelled packets come before the packet
-    /// that carries them.
+    /// Decodes a frame and calls `sink` for each packet. A tunnelled packet comes before its outer
+    /// packet.
     pub fn decode(
         &mut self,
         link: LinkType,
@@ -145,7 +145,7 @@ impl Decoder {
                     step.at += 4;
                 }
                 0x8847 | 0x8848 if rest.len() >= 4 => {
-                    // The last MPLS label has the bottom-of-stack bit, and an IP header follows it
+                    // An IP header follows the last MPLS label, which has the bottom-of-stack bit
                     // (RFC 3032).
                     let bottom = rest[2] & 1 == 1;
                     step.at += 4;
@@ -158,8 +158,8 @@ impl Decoder {
                     return self.ip(step);
                 }
                 0x894f if rest.len() >= 8 => {
-                    // A network service header (NSH) gives its length in units of four bytes (RFC
-                    // 8300, section 2.2).
+                    // The length field of a network service header (NSH) counts units of four bytes
+                    // (RFC 8300, section 2.2).
                     let bytes = usize::from(rest[1] & 0x3f) * 4;
                     let next = rest[3];
                     if bytes < 8 || bytes > rest.len() {
@@ -178,8 +178,7 @@ impl Decoder {
         (step.sink)(&step.packet);
     }
 
-    /// Decodes the tunnelled packet that starts at offset `at`, before the outer packet is
-    /// reported.
+    /// Decodes the tunnelled packet at offset `at`, before the outer packet is reported.
     pub(super) fn inner(
         &mut self,
         step: &mut Step<'_, '_>,

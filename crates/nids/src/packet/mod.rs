@@ -22,7 +22,8 @@ use std::ops::Range;
 /// Time of a packet, in microseconds since the Unix epoch.
 pub type Micros = u64;
 
-/// Origin of a packet. It was received, or the decoder or the stream reassembly created it.
+/// Origin of a packet. A packet was received in a frame, or was created by the decoder or the
+/// stream reassembly.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Origin {
     /// The packet was received from the wire.
@@ -84,7 +85,7 @@ pub struct Tcp {
     pub scale: Option<u8>,
     /// Timestamp option, as its value and its echoed value.
     pub timestamp: Option<(u32, u32)>,
-    /// Whether the option for permitting selective acknowledgments is present.
+    /// Whether the TCP option SACK-permitted is present.
     pub sack_permitted: bool,
     /// Whether the fast open option is present (RFC 7413).
     pub fast_open: bool,
@@ -139,7 +140,7 @@ pub struct Outer {
     pub source: IpAddr,
     /// Destination address.
     pub destination: IpAddr,
-    /// Name of the protocol that carries the tunnelled packet, as in EVE log records.
+    /// Protocol name of the outer packet, as in EVE log records.
     pub protocol: &'static str,
     /// Nesting depth of the tunnel, counted from 1.
     pub depth: u8,
@@ -150,17 +151,15 @@ pub struct Outer {
 pub struct Packet<'a> {
     /// Bytes from the first decoded header on.
     pub data: &'a [u8],
-    /// Number of the frame, counted from 1. The number is 0 for packets that were not received in a
-    /// frame.
+    /// Frame number, counted from 1. It is 0 for packets that were not received in a frame.
     pub number: u64,
     /// Time of the frame.
     pub time: Micros,
     /// Origin of the packet.
     pub origin: Origin,
-    /// Packet that carried this packet, if this packet was tunnelled.
+    /// Outer packet, if this packet was tunnelled.
     pub outer: Option<Outer>,
-    /// Range of the Ethernet header in `data`. The range is empty if the packet has no Ethernet
-    /// header.
+    /// Range of the Ethernet header in `data`. Without such a header, the range is empty.
     pub ethernet: Range<usize>,
     /// EtherType of the payload of the link layer.
     pub ethertype: u16,

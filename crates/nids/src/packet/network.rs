@@ -9,8 +9,7 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 const EXTENSIONS_MAX: usize = 16;
 
 impl Decoder {
-    /// Decodes the IPv4 or IPv6 header at offset `step.at`. The version field of the header decides
-    /// which one it is.
+    /// Decodes the IP header at offset `step.at`. Its version field selects IPv4 or IPv6.
     pub(super) fn ip(&mut self, step: Step<'_, '_>) {
         match step.packet.data.get(step.at).map(|byte| byte >> 4) {
             Some(4) => self.ipv4(step),
@@ -31,7 +30,7 @@ impl Decoder {
         if header_bytes < 20 || total < header_bytes || header.len() < header_bytes {
             return (step.sink)(&step.packet);
         }
-        // A capture file may contain only the first bytes of a packet. These bytes are decoded.
+        // A capture file may contain only the first bytes of a packet, which are decoded as usual.
         let end = start + total.min(header.len());
         let packet = &mut step.packet;
         packet.version = 4;
@@ -111,8 +110,7 @@ impl Decoder {
         self.transport(step, end);
     }
 
-    /// Stores a fragment. If the datagram is then complete, the reassembled datagram is reported
-    /// before the fragment itself.
+    /// Stores a fragment. If the datagram is then complete, it is reported before the fragment.
     fn fragment(&mut self, mut step: Step<'_, '_>, fragment: &Fragment<'_>) {
         step.packet.fragment = true;
         let packet = &step.packet;
@@ -134,7 +132,7 @@ impl Decoder {
         (step.sink)(&step.packet);
     }
 
-    /// Decodes the header above IP. The datagram ends at offset `end`.
+    /// Decodes the header after the IP header. The datagram ends at offset `end`.
     fn transport(&mut self, mut step: Step<'_, '_>, end: usize) {
         let at = step.at;
         step.packet.transport_at = at..at;
@@ -172,8 +170,8 @@ impl Decoder {
         let flags = u16::from_be_bytes([rest[0], rest[1]]);
         let ethertype = u16::from_be_bytes([rest[2], rest[3]]);
         let mut bytes = 4;
-        // Each of these flags in the GRE header adds an optional field of four bytes. The flags are
-        // for checksum or routing, key, sequence number and, in version 1, acknowledgment number.
+        // Each of these GRE flags adds an optional field of four bytes. The fields are the
+        // checksum, key, sequence number and, in version 1, acknowledgment number.
         bytes += if flags & 0xc000 != 0 { 4 } else { 0 };
         bytes += if flags & 0x2000 != 0 { 4 } else { 0 };
         bytes += if flags & 0x1000 != 0 { 4 } else { 0 };
@@ -194,8 +192,7 @@ impl Decoder {
     }
 }
 
-/// Returns the reassembled datagram. Its IP header gets the new length and no longer describes a
-/// fragment.
+/// Returns the reassembled datagram. Its IP header contains the new length, and no fragment fields.
 fn rebuild(packet: &Packet<'_>, next: u8, bytes: &[u8]) -> Vec<u8> {
     let header = packet.network_header();
     let mut datagram = Vec::with_capacity(header.len() + bytes.len());

@@ -4,7 +4,7 @@ use super::decode::{Decoder, Step};
 use super::{Icmp, Origin, Packet, Tcp, Transport};
 use std::net::IpAddr;
 
-/// Decodes a TCP header. If the header is malformed, the packet gets no transport header.
+/// Decodes a TCP header. With a malformed header, the packet gets no transport header.
 pub(super) fn tcp(packet: &mut Packet<'_>, at: usize, end: usize) {
     let bytes = &packet.data[at..end];
     if bytes.len() < 20 {
@@ -91,7 +91,7 @@ pub(super) fn icmp(packet: &mut Packet<'_>, at: usize, end: usize) {
     packet.payload = at + header..end;
 }
 
-/// Decodes an SCTP header. The payload of the packet begins at the first SCTP chunk.
+/// Decodes an SCTP header. The first SCTP chunk begins the payload.
 pub(super) fn sctp(packet: &mut Packet<'_>, at: usize, end: usize) {
     let bytes = &packet.data[at..end];
     if bytes.len() < 12 {

@@ -1,15 +1,13 @@
-//! Stores the body of a message or the content of a file, and selects the bytes that rules inspect
-//! next.
+//! Stores a message body or a file, and selects the bytes that rules inspect next.
 
 /// Sizes of the parts of a body that rules inspect at once.
 #[derive(Debug, Clone, Copy)]
 pub struct WindowOptions {
     /// Maximum number of bytes of a body that are kept for rules.
     pub limit: u64,
-    /// Number of bytes that must arrive before the first inspection, unless the body is complete
-    /// earlier.
+    /// Minimum number of bytes for the first inspection. A complete body needs no minimum.
     pub minimum: u64,
-    /// Number of bytes that rules inspect at once after the first inspection.
+    /// Number of bytes that rules inspect at once, after the first inspection.
     pub window: u64,
 }
 
@@ -22,13 +20,13 @@ impl WindowOptions {
     pub const FILE: Self = Self { limit: 0, minimum: 100_000, window: 100_000 };
 }
 
-/// Bytes of a message body. Bytes that rules have inspected and no longer need are removed.
+/// Bytes of a message body. Inspected bytes are removed when rules no longer need them.
 #[derive(Debug, Default)]
 pub struct Body {
     data: Vec<u8>,
     /// Offset of the first byte of `data`.
     base: u64,
-    /// Number of bytes that have arrived. Bytes beyond the maximum size of a body are not counted.
+    /// Number of bytes that have arrived, up to the maximum body size.
     stored: u64,
     /// Number of bytes that have arrived.
     total: u64,

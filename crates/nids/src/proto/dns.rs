@@ -140,7 +140,7 @@ impl Parser for Dns {
 }
 
 impl Message {
-    /// Parses a message. If the message is malformed, the part before the error is returned.
+    /// Parses a DNS message. If the message is malformed, returns the part before the error.
     pub(super) fn parse(bytes: &[u8]) -> Option<Self> {
         let half = |at: usize| Some(u16::from_be_bytes([*bytes.get(at)?, *bytes.get(at + 1)?]));
         let mut message = Self { id: half(0)?, flags: half(2)?, ..Self::default() };
@@ -243,7 +243,7 @@ impl Record {
     }
 }
 
-/// Parses a resource record. Returns the record and the offset after it.
+/// Parses a DNS resource record. Returns the record and the offset after the record.
 fn record(bytes: &[u8], at: usize) -> Option<(Record, usize)> {
     let (name_bytes, at) = name(bytes, at)?;
     let header = bytes.get(at..at + 10)?;
@@ -260,8 +260,7 @@ fn record(bytes: &[u8], at: usize) -> Option<(Record, usize)> {
     Some((Record { name: name_bytes, kind, ttl, data }, at + 10 + length))
 }
 
-/// Parses a domain name. Returns the uncompressed name with dots between the labels, and the offset
-/// after the encoded name.
+/// Parses a domain name. Returns the name as dotted text, and the offset after the encoded name.
 fn name(bytes: &[u8], at: usize) -> Option<(Vec<u8>, usize)> {
     let (mut at, mut after, mut jumps) = (at, None, 0);
     let mut name = Vec::new();

@@ -34,7 +34,7 @@ pub struct File {
     reported: bool,
 }
 
-/// Description of a file that is complete, or whose transfer has ended early.
+/// Description of a file whose transfer is complete or has ended early.
 #[derive(Debug, Clone)]
 pub struct FileRecord {
     /// Number of the transaction that contains the file.
@@ -67,8 +67,7 @@ impl File {
         self.body.add(bytes, limit);
     }
 
-    /// Counts bytes of the file that the caller stores elsewhere, and adds them to the digests of
-    /// the file.
+    /// Adds bytes to the size and the digests of the file. The caller stores these bytes elsewhere.
     pub fn count(&mut self, bytes: &[u8]) {
         self.size += bytes.len() as u64;
         if let Some(digests) = self.digests.as_mut() {
@@ -89,8 +88,8 @@ impl File {
         self.closed
     }
 
-    /// Returns the description of a complete file. If `end` is true, also returns the description
-    /// of an incomplete file. The description is returned only once.
+    /// Returns the description of the file if the file is complete or `end` is true. Each file is
+    /// described only once.
     pub fn take_record(&mut self, transaction: u64, direction: Direction, end: bool) -> Option<FileRecord> {
         if self.reported || !(self.closed || end) {
             return None;

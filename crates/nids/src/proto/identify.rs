@@ -1,19 +1,17 @@
-//! Identifies the application protocol from the first bytes of a flow.
-//!
-//! Most protocols have distinctive first bytes and are recognised on every port. All other
-//! protocols are only tested on their well-known ports.
+//! Identifies the application protocol by the first bytes of a flow. Most protocols are recognised
+//! on every port, because their first bytes are distinctive. All other protocols are tested only on
+//! their well-known ports.
 
 use crate::app::{App, Direction};
 
 /// Result of an identification.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Identified {
-    /// The protocol was identified. If `reversed` is true, the side that was taken for the client
-    /// is the server.
+    /// The protocol was identified.
     App {
         /// The identified protocol.
         app: App,
-        /// Whether the side that was taken for the client is the server.
+        /// Whether the roles were wrong: the presumed client is the server.
         reversed: bool,
     },
     /// More bytes are needed.
@@ -22,8 +20,8 @@ pub enum Identified {
     Unknown,
 }
 
-/// Maximum number of bytes for the identification. If the protocol is not identified by then, it
-/// counts as unknown.
+/// Maximum number of bytes that the identification examines. After these bytes, an unidentified
+/// protocol counts as unknown.
 const BYTES_MAX: usize = 64;
 
 /// Identifies the protocol of a TCP stream.

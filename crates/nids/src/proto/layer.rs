@@ -10,30 +10,29 @@ use std::collections::VecDeque;
 pub struct RuleState {
     /// Number of the rule.
     pub rule: u32,
-    /// Bit set of the field tests that have matched. The bit number is the index of the test in the
-    /// rule.
+    /// Field tests that have matched, as a bit set. The bit number is the index of the field test
+    /// in the rule.
     pub matched: u32,
     /// Whether the rule has matched or can no longer match.
     pub done: bool,
 }
 
-/// Progress of the inspection of one direction of a transaction.
+/// Inspection progress of a transaction in one direction.
 #[derive(Debug, Default)]
 pub struct Inspection {
-    /// Bit set with one bit for each set of byte strings. A bit is 1 if the prefilter has already
-    /// searched for the strings.
+    /// Pattern sets for which the prefilter has already searched, as a bit set.
     pub searched: [u64; 4],
     /// Rules whose evaluation has begun or is complete.
     pub rules: Vec<RuleState>,
     /// Named bits of the transaction.
     pub bits: Vec<u32>,
-    /// Whether the direction is complete and all rules have inspected it.
+    /// Whether all rules have inspected this direction completely.
     pub done: bool,
 }
 
 impl Inspection {
-    /// Returns whether the prefilter has already searched for the byte strings of the set with this
-    /// number. If `mark` is true, records that it has.
+    /// Returns whether the prefilter has already searched for the pattern set `set`. If `mark` is
+    /// true, records this search.
     pub fn searched(&mut self, set: usize, mark: bool) -> bool {
         let Some(word) = self.searched.get_mut(set / 64) else { return false };
         let known = *word >> (set % 64) & 1 == 1;
@@ -47,11 +46,11 @@ impl Inspection {
 pub struct AppLayer {
     /// Application protocol, or `None` while it is unknown.
     pub app: Option<App>,
-    /// Whether it is certain that the protocol cannot be determined.
+    /// Whether the protocol can never be identified.
     pub failed: bool,
-    /// Whether the protocol became known with the current packet, for each direction.
+    /// Whether the current packet revealed the protocol, for each direction.
     pub fresh: [bool; 2],
-    /// Parser of the protocol. It is `None` if the flow is not parsed.
+    /// Parser of the protocol, or `None` if the flow is not parsed.
     pub parser: Option<Box<dyn Parser>>,
     /// Whether the parser accepts no more data.
     pub stopped: bool,
@@ -117,8 +116,8 @@ impl AppLayer {
         *self.inspection(id, direction) = inspection;
     }
 
-    /// Resets the progress of the inspection in open transactions, because the rules have changed.
-    /// Rules do not inspect complete transactions again.
+    /// Restarts the inspection of open transactions, because the rules have changed. Rules do not
+    /// inspect complete transactions again.
     pub fn restart_inspections(&mut self) {
         for inspection in self.inspections.iter_mut().flatten() {
             inspection.searched = [0; 4];
@@ -134,8 +133,7 @@ impl AppLayer {
         })
     }
 
-    /// Releases completely inspected transactions in order, and stops at the first one that is not
-    /// completely inspected.
+    /// Releases the oldest transactions that are completely inspected.
     pub fn release_done(&mut self) {
         let Some(range) = self.parser.as_ref().map(|parser| parser.transactions()) else { return };
         for id in range {

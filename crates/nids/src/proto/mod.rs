@@ -54,16 +54,16 @@ pub struct View {
 
 /// Parser of one flow.
 pub trait Parser: Send + std::fmt::Debug {
-    /// Passes data of one direction to the parser. If `end` is true, no more data follows.
+    /// Passes data to the parser. `end` marks the last data of this direction.
     fn data(&mut self, direction: Direction, data: &[u8], end: bool) -> Status;
 
-    /// Tells the parser that `bytes` bytes of one direction are missing.
+    /// Tells the parser that the next `bytes` bytes of this direction are missing.
     fn gap(&mut self, direction: Direction, bytes: usize) -> Status {
         let _ = (direction, bytes);
         Status::Stop
     }
 
-    /// Returns the numbers of the transactions that are not released yet.
+    /// Returns the numbers of the transactions that are still stored.
     fn transactions(&self) -> Range<u64>;
 
     /// Returns the progress of a transaction in one direction.
@@ -72,9 +72,8 @@ pub trait Parser: Send + std::fmt::Debug {
     /// Returns the progress value of a direction that is complete.
     fn complete(&self) -> u8;
 
-    /// Returns the bytes of a field of the transaction `id`. If the field occurs several times,
-    /// `index` selects an occurrence, counted from 0. The function may store the bytes in
-    /// `scratch`.
+    /// Returns the bytes of a field in the transaction `id`. `index` selects one occurrence of a
+    /// repeated field, counted from 0. The function may write the bytes to `scratch`.
     fn field<'a>(
         &'a self,
         id: u64,
@@ -97,8 +96,8 @@ pub trait Parser: Send + std::fmt::Debug {
         false
     }
 
-    /// Tells the parser that rules have inspected the transaction. The parser may then release
-    /// bytes of message bodies that rules no longer need.
+    /// Tells the parser that rules have inspected the transaction. The parser may then release body
+    /// bytes that rules no longer need.
     fn inspected(&mut self, id: u64, direction: Direction) {
         let _ = (id, direction);
     }
@@ -106,28 +105,28 @@ pub trait Parser: Send + std::fmt::Debug {
     /// Releases a transaction that is complete and inspected.
     fn release(&mut self, id: u64);
 
-    /// Returns the files that became complete since the last call. If `end` is true, returns
-    /// incomplete files as well.
+    /// Returns the files that have become complete since the last call. If `end` is true, also
+    /// returns incomplete files.
     fn take_files(&mut self, end: bool) -> Vec<file::FileRecord> {
         let _ = end;
         Vec::new()
     }
 
-    /// Returns whether rules should inspect the payload of this direction immediately, because a
-    /// transaction has become complete.
+    /// Returns whether rules must inspect this direction immediately, because a transaction has
+    /// become complete.
     fn take_trigger(&mut self, direction: Direction) -> bool {
         let _ = direction;
         false
     }
 
-    /// Returns whether a log record is written for the transaction.
+    /// Returns whether the transaction gets a log record.
     fn is_recorded(&self, id: u64) -> bool {
         let _ = id;
         true
     }
 
-    /// Returns the direction that the log record of the transaction states. The sender in this
-    /// direction appears as the source.
+    /// Returns the direction for the transaction's log record. The record names the sender in this
+    /// direction as the source.
     fn record_direction(&self, id: u64) -> Direction {
         let _ = id;
         Direction::ToServer
@@ -148,13 +147,12 @@ pub struct ParserOptions {
     pub hash_files: bool,
 }
 
-/// Returns whether the transactions of a protocol are parsed. For all other protocols, rules see
-/// only the payload.
+/// Returns whether this protocol has a parser. For all other protocols, rules see only the payload.
 pub fn has_parser(app: App) -> bool {
     matches!(app, App::Http | App::Dns | App::Tls | App::Ssh)
 }
 
-/// Returns a new parser for a protocol, or `None` if the protocol has no parser.
+/// Returns a new parser for `app`, or `None` if this protocol has no parser.
 pub fn new_parser(app: App, key: &Key, options: &ParserOptions) -> Option<Box<dyn Parser>> {
     match app {
         App::Http => Some(Box::new(http::Http::new(options, key.client_port, key.server_port))),

@@ -1,5 +1,5 @@
-//! Parses the version lines and the algorithm lists of SSH (RFC 4253, sections 4.2 and 7.1), and
-//! computes the fingerprints hassh and hasshServer (Salesforce, 2018).
+//! Parses the version lines and the algorithm lists of SSH (RFC 4253, sections 4.2 and 7.1).
+//! Computes the fingerprints hassh and hasshServer (Salesforce, 2018) from the algorithm lists.
 
 use super::{Parser, Status, View};
 use crate::app::Direction;
@@ -12,9 +12,9 @@ use std::ops::Range;
 const LINE_BYTES_MAX: usize = 255;
 /// Maximum length of a packet (RFC 4253, section 6.1).
 const PACKET_BYTES_MAX: usize = 35_000;
-/// Progress value of a direction whose version line is complete.
+/// Parser progress after the version line.
 const VERSION: u8 = 1;
-/// Progress value of a direction whose following data is encrypted.
+/// Parser progress from which all data is encrypted.
 const COMPLETE: u8 = 2;
 /// Message numbers (RFC 4253, section 12).
 const KEXINIT: u8 = 20;
@@ -27,10 +27,11 @@ struct Side {
     buffer: Vec<u8>,
     protocol: Vec<u8>,
     software: Vec<u8>,
-    /// Algorithm lists from which the fingerprint is computed, and the fingerprint.
+    /// Algorithm lists and the fingerprint that is computed from them.
     hassh: Option<(String, String)>,
     progress: u8,
-    /// Encrypted data has arrived in this direction. Rules still inspect the packets before it.
+    /// Whether encrypted data has arrived in this direction. Rules still inspect the packets before
+    /// it.
     encrypted: bool,
 }
 
@@ -80,8 +81,8 @@ impl Side {
     }
 }
 
-/// Returns the algorithms and the fingerprint of a key exchange message. `payload` is the message
-/// `SSH_MSG_KEXINIT` without its message number.
+/// Returns the algorithm lists and the fingerprint from a key exchange message. `payload` is the
+/// body of the message `SSH_MSG_KEXINIT`.
 fn fingerprint(payload: &[u8], direction: Direction) -> Option<(String, String)> {
     let mut lists = Vec::with_capacity(8);
     let mut rest = payload.get(16..)?;
@@ -91,8 +92,8 @@ fn fingerprint(payload: &[u8], direction: Direction) -> Option<(String, String)>
         lists.push(String::from_utf8_lossy(list).into_owned());
         rest = after;
     }
-    // The fingerprint covers the key exchange algorithms, then the ciphers, MACs and compression
-    // methods of this direction.
+    // The fingerprint covers the key exchange algorithms first. The ciphers, MACs and compression
+    // methods of this direction follow.
     let own = direction as usize;
     let algorithms = [0, 2 + own, 4 + own, 6 + own].map(|index| lists[index].as_str()).join(";");
     let hash = digest::hex(&digest::md5(algorithms.as_bytes()));

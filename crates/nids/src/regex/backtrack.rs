@@ -1,4 +1,4 @@
-//! Calls PCRE2 for regular expressions with look-around or back-references. Limits bound the time
+//! Uses PCRE2 for regular expressions with look-around or back-references. Limits bound the time
 //! and memory of each search.
 #![allow(unsafe_code, reason = "calls the C library PCRE2")]
 
@@ -7,15 +7,13 @@ use crate::rules::content::byte_of;
 use pcre2_sys as ffi;
 use std::ptr;
 
-/// Maximum number of steps of one search. The value is the default of Suricata
-/// (`pcre.match-limit`).
+/// Maximum number of steps per search, as in Suricata's default (`pcre.match-limit`).
 const MATCH_LIMIT: u32 = 3500;
-/// Maximum depth of one search. The value is the default of Suricata
-/// (`pcre.match-limit-recursion`).
+/// Maximum depth per search, as in Suricata's default (`pcre.match-limit-recursion`).
 const DEPTH_LIMIT: u32 = 1500;
 /// Maximum memory of one search, in KiB.
 const HEAP_LIMIT_KIB: u32 = 1024;
-/// Number of capture groups whose positions are recorded. The whole match counts as one group.
+/// Number of recorded capture groups, including the whole match.
 const GROUPS: u32 = 16;
 
 /// Compiled expression.
@@ -52,7 +50,7 @@ impl Code {
         if code.is_null() { Err(RegexError::Syntax) } else { Ok(Self(code)) }
     }
 
-    /// Returns the memory that the compiled expression uses, in bytes.
+    /// Returns the memory of the compiled expression, in bytes.
     pub(super) fn memory_bytes(&self) -> usize {
         let mut size = 0usize;
         // SAFETY: the pattern is valid, and PCRE2_INFO_SIZE writes one size_t.
@@ -60,7 +58,7 @@ impl Code {
         size
     }
 
-    /// Returns the names of the capture groups. The first entry is for the whole match.
+    /// Returns the names of the capture groups. The first entry belongs to the whole match.
     pub(super) fn names(&self) -> Vec<Option<String>> {
         let (mut count, mut entries, mut entry_bytes) = (0u32, 0u32, 0u32);
         let mut table: *const u8 = ptr::null();
@@ -146,8 +144,7 @@ impl Search {
             negative if negative < 0 => return Outcome::Limit,
             _ => {}
         }
-        // A result of 0 means that the match data has no room for all capture groups of the
-        // pattern.
+        // The result 0 means that the pattern has more capture groups than the match data can hold.
         let groups = if result == 0 { GROUPS as usize } else { result as usize };
         // SAFETY: after a match, the vector has two entries for each of `groups` groups.
         let vector = unsafe { std::slice::from_raw_parts(ffi::pcre2_get_ovector_pointer_8(self.data), 2 * groups) };

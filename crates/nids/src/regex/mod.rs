@@ -1,8 +1,7 @@
 //! Regular expressions of rules.
 //!
-//! Expressions without look-around and back-references run in linear time. All other expressions
-//! run in PCRE2 with limits. In both cases, the result is the leftmost match that a backtracking
-//! matcher prefers.
+//! Expressions without look-around and back-references run in linear time. PCRE2 runs all other
+//! expressions, with limits. Both find the leftmost match that a backtracking matcher prefers.
 
 mod backtrack;
 mod translate;
@@ -15,8 +14,8 @@ use std::sync::Arc;
 
 /// Maximum memory of one compiled expression, in bytes.
 const NFA_BYTES_MAX: usize = 1 << 20;
-/// Maximum memory in bytes for a search with the fast linear matcher. A slower linear matcher
-/// searches texts that need more memory.
+/// Maximum memory in bytes for the fast linear matcher. A slower linear matcher searches longer
+/// texts.
 const VISITED_BYTES: usize = 64 << 10;
 
 /// Flags of an expression that apply to both matchers.
@@ -24,13 +23,13 @@ const VISITED_BYTES: usize = 64 << 10;
 pub struct Flags {
     /// Flag `i`: ASCII letters match in both cases.
     pub nocase: bool,
-    /// Flag `m`: `^` and `$` also match at the start and end of each line.
+    /// Flag `m`: `^` and `$` also match at line boundaries.
     pub multi_line: bool,
     /// Flag `s`: the dot matches a newline.
     pub dot_all: bool,
     /// Flag `x`: white space and comments are ignored.
     pub extended: bool,
-    /// Flag `A`: the expression matches only at the start of the text.
+    /// Flag `A`: the match must begin at the start of the text.
     pub anchored: bool,
     /// Flag `E`: `$` matches only at the very end.
     pub dollar_end_only: bool,
@@ -46,7 +45,7 @@ pub struct Regex {
 
 struct Inner {
     matcher: Matcher,
-    /// Names of the capture groups. The entry of a group without a name is `None`.
+    /// Names of the capture groups, or `None` for groups without a name.
     names: Vec<Option<String>>,
     source: Box<str>,
     flags: Flags,
@@ -63,12 +62,12 @@ struct Linear {
     number: usize,
 }
 
-/// Memory for searches. All expressions of one thread share it.
+/// Memory for searches, which all expressions of one thread share.
 pub struct Cache {
     short: Option<(usize, bounded::Cache)>,
     long: Option<(usize, pikevm::Cache)>,
     search: Option<backtrack::Search>,
-    /// Number of searches that exceeded a limit of PCRE2. Such a search counts as no match.
+    /// Number of searches that exceeded a PCRE2 limit. Such a search counts as a mismatch.
     pub limits: u64,
 }
 
@@ -115,7 +114,7 @@ impl Regex {
         Ok(Self { inner: Arc::new(Inner { matcher, names, source: pattern.into(), flags }) })
     }
 
-    /// Returns the memory that the compiled expression uses, in bytes.
+    /// Returns the memory of the compiled expression, in bytes.
     pub fn memory_bytes(&self) -> usize {
         let matcher = match &self.inner.matcher {
             Matcher::Linear(linear) => linear.short.get_nfa().memory_usage(),
@@ -129,13 +128,13 @@ impl Regex {
         matches!(self.inner.matcher, Matcher::Backtrack(_))
     }
 
-    /// Returns the names of the capture groups. The first entry is for the whole match.
+    /// Returns the names of the capture groups. The first entry belongs to the whole match.
     pub fn names(&self) -> &[Option<String>] {
         &self.inner.names
     }
 
-    /// Searches `text` and returns whether the expression matches. On a match, writes the start and
-    /// end of each capture group to `slots`. Groups without room in `slots` are left out.
+    /// Returns whether the expression matches `text`. On a match, writes the start and end of each
+    /// capture group to `slots`. Groups beyond the end of `slots` are left out.
     pub fn find(&self, text: &[u8], cache: &mut Cache, slots: &mut [Option<usize>]) -> bool {
         match &self.inner.matcher {
             Matcher::Linear(linear) => linear.find(text, self.inner.flags.anchored, cache, slots),

@@ -13,15 +13,14 @@
 
 use crate::rules::content::byte_of;
 
-/// The expression contains a construct, such as a back-reference, that cannot be matched in linear
-/// time.
+/// The expression contains a construct that has no linear-time matcher, such as a back-reference.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Unsuitable;
 
 /// Options of an expression that change its translation.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Syntax {
-    /// Flag `m`: `^` and `$` also match at the start and end of each line.
+    /// Flag `m`: `^` and `$` also match at line boundaries.
     pub multi_line: bool,
     /// Flag `E`: `$` matches only at the very end.
     pub dollar_end_only: bool,
@@ -115,8 +114,7 @@ impl Translator<'_> {
         }
     }
 
-    /// Writes a byte that keeps its meaning. Bytes that are not printable are written in
-    /// hexadecimal.
+    /// Writes a literal byte. Unprintable bytes are written in hexadecimal.
     fn literal(&mut self, byte: u8) {
         if byte.is_ascii_graphic() || byte == b' ' || byte == b'\t' || byte == b'\n' {
             self.output.push(char::from(byte));
@@ -160,7 +158,7 @@ impl Translator<'_> {
         self.output.push_str(text);
     }
 
-    /// Translates a backslash that digits follow. Two or three octal digits mean one byte. Any
+    /// Translates a backslash and the digits after it. Two or three octal digits are one byte. Any
     /// other number is a back-reference, which cannot be translated.
     fn numbered(&mut self) -> Result<(), Unsuitable> {
         let digits: Vec<u8> =
@@ -186,7 +184,7 @@ impl Translator<'_> {
         }
     }
 
-    /// Consumes an escape sequence that means one byte, and returns this byte.
+    /// Consumes an escape sequence for one byte, and returns this byte.
     fn single_escape(&mut self) -> Result<u8, Unsuitable> {
         let kind = self.peek(1).ok_or(Unsuitable)?;
         self.at += 2;
@@ -282,8 +280,7 @@ impl Translator<'_> {
         }
     }
 
-    /// Returns whether the hyphen at the current position forms a range such as `a-z` in a
-    /// character class.
+    /// Returns whether the hyphen at the current position forms a range such as `a-z`.
     fn is_range(&self) -> bool {
         let before = self.output.as_bytes();
         let opens = matches!(before.last(), Some(b'[' | b'^')) && !before.ends_with(br"\[");
@@ -336,8 +333,8 @@ impl Translator<'_> {
         Ok(())
     }
 
-    /// Consumes a counted quantifier such as `{2,5}` and returns it. Returns `None` if the brace
-    /// does not begin a quantifier.
+    /// Consumes and returns a quantifier such as `{2,5}`. Returns `None` if the brace does not
+    /// begin a quantifier.
     fn counted(&mut self) -> Option<String> {
         let rest = &self.input[self.at..];
         let end = rest.iter().position(|byte| *byte == b'}')?;

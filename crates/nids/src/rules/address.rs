@@ -58,8 +58,8 @@ impl AddressSet {
     }
 }
 
-/// Calls `add` for each address in a list, which may contain other lists. The second argument of
-/// `add` states whether the address is negated.
+/// Calls `add` for each address in a list, including nested lists. The second argument of `add`
+/// states whether the address is negated.
 fn collect(
     text: &str,
     negated: bool,
@@ -88,8 +88,8 @@ fn collect(
     add(text, negated)
 }
 
-/// Negates an address, a list or a variable. A negated list may contain negated items, so the
-/// function first computes the set of addresses in the list.
+/// Negates an address, a list or a variable. The function first computes the addresses of a list,
+/// because the list may contain negated items.
 fn collect_negated(
     text: &str,
     negated: bool,
@@ -177,8 +177,8 @@ pub(super) fn normalise<T: Ord + Copy>(mut ranges: List<T>, next: impl Fn(T) -> 
     merged
 }
 
-/// Returns the addresses of `yes` that are not in `no`. Both lists are sorted, and their ranges are
-/// disjoint.
+/// Returns the addresses in `yes` that are not in `no`. Both lists are sorted, and contain disjoint
+/// ranges.
 pub(super) fn subtract<T>(yes: List<T>, no: List<T>, one: T) -> List<T>
 where
     T: Ord + Copy + std::ops::Add<Output = T> + std::ops::Sub<Output = T>,

@@ -1,5 +1,4 @@
-//! Builds a [`Rule`] from its text. Passes each option to its parser, and then checks the rule as a
-//! whole.
+//! Builds a [`Rule`] from its text. Parses all options, and then checks the whole rule.
 
 use super::address::AddressSet;
 use super::bytes::{self, Names};
@@ -19,8 +18,7 @@ use std::sync::Arc;
 /// Reason why a rule does not load.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Problem {
-    /// Keyword that caused the problem. It is `header` for the part of the rule before the
-    /// parenthesis.
+    /// Keyword that caused the problem. The text before the parenthesis has the keyword `header`.
     pub(super) option: String,
     /// Description for the user.
     pub(super) reason: &'static str,
@@ -133,8 +131,7 @@ pub(super) fn build(text: &RuleText<'_>, place: Place, context: &mut Context<'_>
     })
 }
 
-/// Checks that all fields that the rule tests belong to one application protocol, and that this
-/// protocol has a parser.
+/// Checks that all fields of the rule belong to one application protocol, which must have a parser.
 fn check_apps(chains: &[Chain], protocol: &super::rule::Protocol) -> Result<(), Problem> {
     let mut apps = protocol.apps;
     for chain in chains.iter().filter(|chain| chain.field.is_transaction()) {
@@ -213,7 +210,7 @@ impl Builder {
         self.state_option(name, value)
     }
 
-    /// Adds one of the options that keep state across packets, or one of a few other options.
+    /// Adds an option that keeps state across packets, or one of a few other options.
     fn state_option(&mut self, name: &str, value: Option<&str>) -> Result<(), &'static str> {
         match (name, value) {
             ("flow", Some(value)) => {
@@ -268,8 +265,8 @@ impl Builder {
     }
 }
 
-/// Checks the option `requires` of a rule, which lists features, keywords and a version of
-/// Suricata. Returns an error if this implementation does not meet the requirements.
+/// Checks the rule option `requires`, which lists features, keywords and a Suricata version.
+/// Returns an error if this implementation does not meet the requirements.
 fn requires(value: &str) -> Result<(), &'static str> {
     for word in value.split(',').map(str::trim) {
         let known = match word.split_whitespace().collect::<Vec<_>>()[..] {
@@ -285,7 +282,7 @@ fn requires(value: &str) -> Result<(), &'static str> {
     Ok(())
 }
 
-/// Returns the value of an option without quotes, or an error if the option has no value.
+/// Returns an option value without quotes, or an error if there is no value.
 pub(super) fn text_value(value: Option<&str>) -> Result<String, &'static str> {
     let value = value.ok_or(NO_VALUE)?;
     Ok(unquote(value).1.to_owned())

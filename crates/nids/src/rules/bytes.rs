@@ -6,17 +6,16 @@ use super::number::parse_number;
 /// Position, size and encoding of a number in a field.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ByteSource {
-    /// Number of bytes to read. If the number is text, each byte is a digit.
+    /// Number of bytes to read. In textual numbers, each byte is a digit.
     pub bytes: Value,
-    /// Position of the number, counted from the start of the field or from the end of the previous
-    /// match.
+    /// Offset of the number from the start of the field, or from the end of the previous match.
     pub offset: Value,
     /// Whether `offset` counts from the end of the previous match.
     pub relative: bool,
     /// Encoding of the number.
     pub encoding: Encoding,
-    /// Mask that is applied to the number. The result is then shifted right by the number of
-    /// trailing zero bits of the mask.
+    /// Mask for the number. The masked number is shifted right by the number of trailing zero bits
+    /// in the mask.
     pub bitmask: Option<u32>,
 }
 
@@ -29,7 +28,7 @@ pub enum Encoding {
     Little,
     /// Binary number in the byte order that the DCE/RPC header gives.
     Dce,
-    /// Text with digits in base 10, 16 or 8. Base 0 detects the base by the prefixes `0x` and `0`.
+    /// Number as text with base 10, 16 or 8. With base 0, the prefix `0x` or `0` decides the base.
     Text(u8),
 }
 
@@ -65,8 +64,7 @@ pub struct ByteTest {
     pub value: Value,
 }
 
-/// Moves the end of the previous match by a number that is read from the field (option
-/// `byte_jump`).
+/// Moves the end of the previous match by a number from the field (option `byte_jump`).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ByteJump {
     /// Number in the field.
@@ -186,7 +184,7 @@ fn signed(text: &str) -> Option<i64> {
     Some(if negative { -number } else { number })
 }
 
-/// Modifiers that the options `byte_test`, `byte_jump`, `byte_extract` and `byte_math` share.
+/// Modifiers that several options share, such as `byte_test` and `byte_jump`.
 struct Flags {
     relative: bool,
     little: bool,
@@ -201,7 +199,7 @@ impl Flags {
         Self { relative: false, little: false, dce: false, string: false, base: None, bitmask: None }
     }
 
-    /// Consumes `word` if it is one of the shared modifiers. Otherwise returns false.
+    /// Consumes `word` if it is a shared modifier. Otherwise returns false.
     fn take(&mut self, word: &str) -> Result<bool, &'static str> {
         match word {
             "relative" => self.relative = true,

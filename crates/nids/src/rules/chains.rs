@@ -1,5 +1,5 @@
-//! Collects the tests of a rule by the field that they inspect. Keywords before or after a
-//! `content` option select its field.
+//! Groups the tests of a rule by the field that they inspect. Keywords before or after a `content`
+//! option select its field.
 
 use super::bytes::{Names, base64_decode};
 use super::content::{Content, Value};
@@ -19,9 +19,9 @@ pub(super) struct Chains {
     last: Option<(usize, usize)>,
     /// Group of the last test.
     last_chain: Option<usize>,
-    /// New tests inspect the bytes that the last `base64_decode` option decodes.
+    /// Whether new tests inspect the bytes that the last `base64_decode` option decodes.
     in_base64: bool,
-    /// A field name precedes the `content` options that search the field, as in Snort 3.
+    /// Whether field names precede their `content` options, as in Snort 3.
     snort3: bool,
 }
 
@@ -34,8 +34,7 @@ impl Chains {
         Self { chains: Vec::new(), current: None, last: None, last_chain: None, in_base64: false, snort3 }
     }
 
-    /// Adds a rule option that tests or selects a field. Returns false if `name` is not such an
-    /// option.
+    /// Adds a rule option that tests or selects a field. Returns false for any other option.
     pub(super) fn option(&mut self, name: &str, value: Option<&str>, names: &mut Names) -> Result<bool, &'static str> {
         match (name, value) {
             ("content", Some(value)) => self.content(value, names)?,
@@ -78,7 +77,7 @@ impl Chains {
         Ok(true)
     }
 
-    /// Adds a `content` test with the modifiers that Snort 3 writes after commas.
+    /// Adds a `content` test and its modifiers, which Snort 3 writes after commas.
     fn content(&mut self, value: &str, names: &Names) -> Result<(), &'static str> {
         let end = value.rfind('"').ok_or("the byte string is not quoted")?;
         let (negated, spelling) = unquote(&value[..=end]);
@@ -108,8 +107,8 @@ impl Chains {
         Ok(())
     }
 
-    /// Applies a modifier such as `nocase` to the last `content` test. Returns false if `name` is
-    /// not such a modifier.
+    /// Applies a modifier such as `nocase` to the last `content` test. Returns false for any other
+    /// option.
     fn content_modifier(&mut self, name: &str, value: Option<&str>, names: &Names) -> Result<bool, &'static str> {
         let is_modifier = matches!(
             name,
@@ -152,8 +151,8 @@ impl Chains {
         Ok(true)
     }
 
-    /// Selects a field for the following tests, or moves the last `content` test to the field.
-    /// Returns false if `name` is not a field.
+    /// Selects a field for the next tests, or moves the last `content` test to the field. Returns
+    /// false if `name` is not a field.
     fn field(&mut self, name: &str, value: Option<&str>) -> Result<bool, &'static str> {
         if value.is_some() {
             return Ok(false);
@@ -178,7 +177,8 @@ impl Chains {
         let repeated = matches!(field.info().kind, Kind::Repeated);
         let current = self.current;
         self.current = Some(if repeated { self.new_chain(field) } else { self.chain_of(field) });
-        // A second selection of the same field, without a test in between, has no effect.
+        // If the same field is selected twice without a test in between, the second selection has
+        // no effect.
         if let (true, Some(at)) = (repeated, current)
             && self.chains[at].field == field
             && self.chains[at].tests.is_empty()
@@ -206,8 +206,8 @@ impl Chains {
         keywords::app_event(self, app, event)
     }
 
-    /// Adds a test to the selected field. If no field is selected, a relative test inspects the
-    /// field of the previous test, and any other test inspects the payload.
+    /// Adds a test to the selected field. Without a selected field, a relative test inspects the
+    /// field of the previous test. Any other test then inspects the payload.
     pub(super) fn push(&mut self, test: Test) {
         let joins_last = is_relative(&test) && !matches!(test, Test::Content(_));
         let at = match (self.current, self.last_chain) {
@@ -254,8 +254,7 @@ impl Chains {
         }
     }
 
-    /// Returns whether the last `content` test inspects the payload and can still be moved to
-    /// another field.
+    /// Returns whether the last `content` test inspects the payload, and may move to another field.
     fn last_is_plain(&self) -> bool {
         let no_sticky = self.current.is_none_or(|at| self.chains[at].field == Field::Payload);
         no_sticky && self.last.is_some_and(|(chain, _)| self.chains[chain].field == Field::Payload)
@@ -282,8 +281,8 @@ impl Chains {
         self.chains.len() - 1
     }
 
-    /// Returns the finished tests, grouped by field. If the tests are invalid, returns the keyword
-    /// that caused the problem, and the reason.
+    /// Returns the finished tests, grouped by field. If a test is invalid, returns its keyword and
+    /// the reason.
     pub(super) fn finish(mut self) -> Result<Vec<Chain>, (String, &'static str)> {
         for chain in &mut self.chains {
             if chain.tests.is_empty() && chain.field != Field::Payload {
@@ -299,8 +298,7 @@ impl Chains {
     }
 }
 
-/// Returns whether the byte string is longer than the range in which it must occur (option
-/// `depth`).
+/// Returns whether the byte string is longer than its search range (option `depth`).
 fn is_too_deep(content: &Content) -> bool {
     matches!(content.depth, Some(Value::Number(depth)) if depth < content.bytes.len() as i64)
 }
@@ -320,7 +318,7 @@ fn is_relative(test: &Test) -> bool {
     }
 }
 
-/// Marks each `content` test whose match determines where a later test starts.
+/// Marks each `content` test that a later test depends on.
 fn mark_relative(tests: &mut [Test]) {
     for index in 1..tests.len() {
         if is_relative(&tests[index]) {

@@ -1,7 +1,7 @@
-//! Parses the rule option `content`, which searches for a byte string, and the modifiers that
-//! restrict where it may match.
+//! Parses the rule option `content`, which searches for a byte string. Also parses the modifiers
+//! that restrict the search.
 
-/// Value in a rule option: a constant, or a variable that `byte_extract` or `byte_math` sets.
+/// Value in a rule option. It is a constant, or a variable from `byte_extract` or `byte_math`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Value {
     /// Constant number in the rule.
@@ -10,23 +10,22 @@ pub enum Value {
     Variable(u8),
 }
 
-/// Byte string that must occur in a certain part of a field, or must not occur there.
+/// Byte string that a field must contain, or must not contain.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Content {
-    /// Bytes to search for. They are in lower case if `nocase` is set.
+    /// Bytes to search for. With `nocase`, they are in lower case.
     pub bytes: Box<[u8]>,
     /// Whether ASCII letters match in both cases.
     pub nocase: bool,
     /// Whether the test succeeds if the bytes do not occur.
     pub negated: bool,
-    /// First position at which the bytes may match, counted from the start of the field.
+    /// First permitted position, counted from the start of the field.
     pub offset: Option<Value>,
     /// Number of bytes after `offset` that the match may cover.
     pub depth: Option<Value>,
-    /// First position at which the bytes may match, counted from the end of the previous match.
+    /// First permitted position, counted from the end of the previous match.
     pub distance: Option<Value>,
-    /// Number of bytes within which the match must lie. They start at the first position that
-    /// `distance` permits.
+    /// Maximum number of bytes from the first permitted position to the end of the match.
     pub within: Option<Value>,
     /// Whether the bytes match only at the start of the field.
     pub starts: bool,
@@ -36,7 +35,7 @@ pub struct Content {
     pub relative_next: bool,
     /// Whether the rule selects this byte string for the prefilter (`fast_pattern`).
     pub fast_pattern: bool,
-    /// Offset and length of the part of the byte string that the prefilter searches for.
+    /// Offset and length of the part for which the prefilter searches.
     pub fast_part: Option<(u16, u16)>,
 }
 
@@ -72,14 +71,14 @@ impl Content {
         self.bytes.make_ascii_lowercase();
     }
 
-    /// Returns whether the position of this match depends on the previous match.
+    /// Returns whether the search range depends on the previous match.
     pub fn is_relative(&self) -> bool {
         self.distance.is_some() || self.within.is_some()
     }
 }
 
 /// Decodes a quoted byte string. Bytes between bars are hexadecimal. A backslash precedes `"`, `;`,
-/// `:`, `\` and `|`. Each character of `spelling` is one byte.
+/// `:`, `\` and `|`. Every other character is one Latin-1 byte.
 pub fn decode(spelling: &str) -> Result<Vec<u8>, &'static str> {
     let mut bytes = Vec::with_capacity(spelling.len());
     let mut chars = spelling.chars().map(byte_of);
@@ -104,8 +103,8 @@ pub fn decode(spelling: &str) -> Result<Vec<u8>, &'static str> {
     if hex { Err("a bar is not closed") } else { Ok(bytes) }
 }
 
-/// Returns the byte of a character. Rule files are read as Latin-1, in which every byte is one
-/// character.
+/// Returns the byte of a character in a rule file. Rule files are read as Latin-1, in which every
+/// byte is one character.
 pub fn byte_of(c: char) -> u8 {
     u8::try_from(u32::from(c)).unwrap_or(b'?')
 }

@@ -2,13 +2,13 @@
 
 use crate::app::{App, AppSet, Direction};
 
-/// Progress of the protocol parser at which a transaction field becomes available.
+/// Parser progress at which a transaction field becomes available.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Ready {
     /// The field does not exist in this direction.
     Never,
-    /// The field is available when the parser reaches this progress, and can grow until the parser
-    /// exceeds this progress.
+    /// The field becomes available at this parser progress, and grows until the next progress
+    /// value.
     At(u8),
 }
 
@@ -19,10 +19,10 @@ pub enum Kind {
     Packet,
     /// Part of a transaction.
     Transaction,
-    /// Part of a transaction that can occur several times, such as a header line. One occurrence
-    /// must match all tests of a rule for this field.
+    /// Part of a transaction that can occur several times, such as a header line. All tests of a
+    /// rule must match the same occurrence.
     Repeated,
-    /// Number in a transaction. It is stored as 8 bytes, most significant byte first.
+    /// Number in a transaction, stored as 8 bytes in big-endian order.
     Number,
     /// Number that can occur several times in a transaction.
     Numbers,
@@ -37,7 +37,7 @@ pub struct FieldInfo {
     pub aliases: &'static [&'static str],
     /// Keyword that moves the `content` before it to this field.
     pub modifier: Option<&'static str>,
-    /// Application protocols that have the field. The list is empty for fields of packets.
+    /// Application protocols that have the field. Packet fields have an empty list.
     pub apps: &'static [App],
     /// Kind of the field.
     pub kind: Kind,
@@ -69,8 +69,8 @@ macro_rules! fields {
     };
 }
 
-// Each number is the parser progress at which a field becomes available. For HTTP, 1 is the start
-// line, 2 the headers, 3 the body, 4 the trailer, and 5 the end.
+// The numbers are values of the parser progress. For HTTP, 1 is the start line, 2 the headers, 3
+// the body, 4 the trailer, and 5 the end.
 fields! {
     Payload "pkt_data" [] {} Packet NO, NO;
     Ipv4Header "ipv4.hdr" [] {} Packet NO, NO;
@@ -216,14 +216,14 @@ impl Field {
         FIELDS.get(index).map(|entry| entry.0)
     }
 
-    /// Returns the field that a keyword selects for the options after it, or `None` if the keyword
-    /// is not a field.
+    /// Returns the field that a keyword selects for the next options. Returns `None` for other
+    /// keywords.
     pub fn sticky(keyword: &str) -> Option<Self> {
         FIELDS.iter().find(|(_, info)| info.name == keyword || info.aliases.contains(&keyword)).map(|(field, _)| *field)
     }
 
-    /// Returns the field to which a keyword moves the `content` option before it, or `None` if the
-    /// keyword is not a modifier.
+    /// Returns the field to which a modifier moves the previous `content` option. Returns `None`
+    /// for other keywords.
     pub fn modifier(keyword: &str) -> Option<Self> {
         FIELDS.iter().find(|(_, info)| info.modifier == Some(keyword)).map(|(field, _)| *field)
     }
@@ -233,7 +233,7 @@ impl Field {
         self.info().apps.iter().copied().collect()
     }
 
-    /// Returns whether the field is part of a transaction of an application protocol.
+    /// Returns whether the field belongs to transactions of an application protocol.
     pub fn is_transaction(self) -> bool {
         self.info().kind != Kind::Packet
     }

@@ -1,5 +1,5 @@
-//! Parses keywords that test a field directly, without a separate `content` option. Examples are
-//! file names, protocol numbers and events.
+//! Parses keywords that test a field directly, such as file names, protocol numbers and events.
+//! They need no `content` option.
 
 use super::chains::Chains;
 use super::content::Content;
@@ -10,8 +10,7 @@ use super::text::unquote;
 
 const BAD: &str = "the value is not valid";
 
-/// Adds the test for a keyword that this module handles. Returns false if `name` is not such a
-/// keyword.
+/// Adds the test for a keyword of this module. Returns false for any other keyword.
 pub(super) fn option(chains: &mut Chains, name: &str, value: Option<&str>) -> Result<bool, &'static str> {
     let Some(value) = value else { return Ok(false) };
     match name {
@@ -49,7 +48,7 @@ pub(super) fn option(chains: &mut Chains, name: &str, value: Option<&str>) -> Re
 /// Conversion of an operand to a number.
 type ParseNumber = fn(&str) -> Option<u64>;
 
-/// Returns the number field that a keyword tests, and the function that parses its operands.
+/// Returns the number field of a keyword, and the function that parses the operands.
 fn number_field(name: &str) -> Option<(Field, ParseNumber)> {
     let field = Field::sticky(name)?;
     let number: fn(&str) -> Option<u64> = match field {
@@ -63,8 +62,8 @@ fn number_field(name: &str) -> Option<(Field, ParseNumber)> {
     Some((field, number))
 }
 
-/// Adds a test that compares a field with `value` and ignores case. If `exact` is true, the field
-/// must equal the value. Otherwise it must contain the value.
+/// Adds a test that compares a field with `value` and ignores case. If `exact` is true, both must
+/// be equal. Otherwise the field must contain the value.
 fn whole(chains: &mut Chains, field: Field, value: &str, exact: bool) -> Result<(), &'static str> {
     let (negated, text) = unquote(value);
     let mut content = Content::parse(text, negated)?;

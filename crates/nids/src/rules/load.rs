@@ -1,4 +1,4 @@
-//! Loads rule files. A rule that is not supported does not prevent the other rules from loading.
+//! Loads rule files. An unsupported rule does not prevent other rules from loading.
 
 use super::build::{Context, build};
 use super::meta::Classes;
@@ -16,8 +16,7 @@ pub struct Unsupported {
     pub place: Place,
     /// Rule number, if the text has one.
     pub sid: Option<u32>,
-    /// Keyword that caused the problem. It is `header` or `syntax` if the problem concerns the rule
-    /// as a whole.
+    /// Keyword that caused the problem, or `header` or `syntax` for the whole rule.
     pub option: String,
     /// Description for the user.
     pub reason: &'static str,
@@ -53,10 +52,10 @@ impl RuleSet {
         Ok(set)
     }
 
-    /// Adds the rules of one file. `name` is the file name that is recorded for each rule.
+    /// Adds the rules of one file. Each rule records the file name `name`.
     pub fn add(&mut self, name: &str, bytes: &[u8], variables: &Variables, with_commented: bool) {
         // The file is read as Latin-1, in which every byte is one character. Byte strings therefore
-        // keep bytes above 127.
+        // keep all bytes.
         let text: String = bytes.iter().map(|byte| char::from(*byte)).collect();
         let file: Arc<str> = name.into();
         let classes = self.classes.clone();

@@ -4,8 +4,8 @@ use super::build::text_value;
 use super::rule::Meta;
 use std::collections::HashMap;
 
-/// Rule classes. Each class has a short name, a description and a priority, as in the file
-/// `classification.config`.
+/// Rule classes, as in the file `classification.config`. A class has a short name, a description
+/// and a priority.
 #[derive(Debug, Clone)]
 pub struct Classes(HashMap<String, (String, u8)>);
 
@@ -73,7 +73,7 @@ impl Classes {
         self.0.get(name).map(|class| class.0.as_str())
     }
 
-    /// Sets the priority of a rule to the priority of its class, unless the rule states a priority.
+    /// Gives a rule the priority of its class, unless the rule states a priority.
     pub(super) fn apply(&self, meta: &mut Meta) {
         if meta.priority == 0 {
             meta.priority = meta.class.as_ref().and_then(|name| self.0.get(name)).map_or(3, |class| class.1);
@@ -96,8 +96,7 @@ pub(super) fn empty() -> Meta {
     }
 }
 
-/// Adds an option that describes the rule, such as `sid`. Returns `None` if `name` is not such an
-/// option.
+/// Adds an option that describes the rule, such as `sid`. Returns `None` for any other option.
 pub(super) fn option(meta: &mut Meta, name: &str, value: Option<&str>) -> Option<Result<(), &'static str>> {
     let number = || value.and_then(|text| super::text::unquote(text).1.trim().parse::<u32>().ok());
     const BAD: &str = "the value is not a number";
@@ -123,8 +122,7 @@ pub(super) fn option(meta: &mut Meta, name: &str, value: Option<&str>) -> Option
     Some(result)
 }
 
-/// Removes the backslashes of escape sequences, and converts the Latin-1 text of a rule file back
-/// to UTF-8.
+/// Decodes escape sequences, and converts the Latin-1 text of a rule file to UTF-8.
 fn unescape(text: &str) -> String {
     let mut bytes = Vec::with_capacity(text.len());
     let mut chars = text.chars().map(super::content::byte_of);

@@ -1,5 +1,4 @@
-//! Parses comparisons of numbers, which many keywords use. Examples are `5`, `!5`, `<5`, `>=5`,
-//! `1-9` and `1<>9`.
+//! Parses numeric comparisons in rules. Examples are `5`, `!5`, `<5`, `>=5`, `1-9` and `1<>9`.
 
 /// Comparison of an unsigned number.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -20,9 +19,9 @@ pub enum NumberTest {
     Between(u64, u64),
     /// Not between both operands.
     NotBetween(u64, u64),
-    /// The bits that the mask selects are equal to the second operand.
+    /// The bits under the mask equal the second operand.
     Masked(u64, u64),
-    /// The bits that the mask selects are not equal to the second operand.
+    /// The bits under the mask differ from the second operand.
     NotMasked(u64, u64),
 }
 
@@ -83,8 +82,8 @@ impl NumberTest {
         Some(Self::Equal(number(text)?))
     }
 
-    /// Parses a comparison of numbers. The numbers are decimal or begin with `0x`. Decimal numbers
-    /// may have the suffix kb, mb or gb.
+    /// Parses a numeric comparison. The numbers are decimal or begin with `0x`. Decimal numbers may
+    /// have the suffix kb, mb or gb.
     pub fn parse(text: &str) -> Option<Self> {
         Self::parse_with(text, parse_number)
     }

@@ -1,4 +1,4 @@
-//! Parses rule options that test the headers of one packet or the counters of its flow.
+//! Parses rule options that test packet headers or flow counters.
 
 use super::number::{NumberTest, parse_number};
 
@@ -17,10 +17,10 @@ pub enum PacketTest {
     IpProtocol(NumberTest),
     /// Source and destination address are equal.
     SameAddress,
-    /// The packet has an IPv4 option of this kind. With `None`, any option matches.
+    /// The packet has an IPv4 option of this kind. `None` matches any option.
     IpOption(Option<u8>),
-    /// Fragment bits of the IPv4 header. The value 4 is the reserved bit, 2 is don't fragment, and
-    /// 1 is more fragments.
+    /// Fragment bits of the IPv4 header. The bits are 4 for reserved, 2 for don't fragment, and 1
+    /// for more fragments.
     FragmentBits(Bits),
     /// IPv4 fragment offset, in units of eight bytes.
     FragmentOffset(NumberTest),
@@ -44,13 +44,13 @@ pub enum PacketTest {
     IcmpSequence(u16),
     /// VLAN identifier of the given layer, or of any layer.
     VlanId(NumberTest, Option<u8>),
-    /// Number of bytes that were sent in one direction of a TCP stream.
+    /// Number of bytes in one direction of a TCP stream.
     StreamBytes(StreamSide, NumberTest),
     /// Age of the flow, in seconds.
     FlowAge(NumberTest),
-    /// Number of packets of the flow in one direction or in both directions.
+    /// Number of packets in one or both directions of the flow.
     FlowPackets(Option<crate::Direction>, NumberTest),
-    /// Number of bytes of the flow in one direction or in both directions.
+    /// Number of bytes in one or both directions of the flow.
     FlowBytes(Option<crate::Direction>, NumberTest),
     /// Number of SCTP chunks.
     SctpChunkCount(NumberTest),
@@ -60,8 +60,8 @@ pub enum PacketTest {
     SctpTag(NumberTest),
     /// Event of the TCP stream or the decoder, by name.
     Event(&'static str),
-    /// Application protocol of the flow. If the protocol is not known, the name is `failed` or
-    /// `unknown`.
+    /// Application protocol of the flow. The names `failed` and `unknown` match unidentified
+    /// protocols.
     AppProtocol {
         /// Protocol name as it is written in rules.
         name: String,
@@ -122,7 +122,7 @@ impl Bits {
 
 const BAD: &str = "the value is not valid";
 
-/// Parses a rule option that tests one packet. Returns `None` if `name` is not such an option.
+/// Parses a rule option that tests a packet. Returns `None` for any other option.
 pub fn parse(name: &str, value: Option<&str>) -> Option<Result<PacketTest, &'static str>> {
     let text = value.unwrap_or("").trim();
     let number = |make: fn(NumberTest) -> PacketTest| NumberTest::parse(text).map(make).ok_or(BAD);
@@ -230,8 +230,8 @@ fn ip_option(text: &str) -> Option<PacketTest> {
     Some(PacketTest::IpOption(kind))
 }
 
-/// Parses flags that are written as letters. A `+`, `*` or `!` before or after the letters selects
-/// the kind of comparison.
+/// Parses flags that are written as letters. A `+`, `*` or `!` next to the letters selects the
+/// comparison.
 fn letters(text: &str, bit: impl Fn(char) -> Option<u8>) -> Option<(u8, BitsHow)> {
     let (mut bits, mut how) = (0, BitsHow::Exact);
     for letter in text.trim().chars() {

@@ -1,11 +1,11 @@
-//! Parses the rule option `pcre`: the regular expression between delimiters, its flags, and the
-//! field that a flag selects.
+//! Parses the rule option `pcre`, which contains a delimited regular expression and flags. One flag
+//! can select the field.
 
 use super::field::Field;
 use super::rule::{Capture, Pcre};
 use crate::regex::{Flags, Regex, RegexError};
 
-/// Parses the value of the option `pcre`. Returns the test, and the field if a flag selects one.
+/// Parses the value of the option `pcre`. Returns the test, and the field that a flag selects.
 pub(super) fn parse(value: &str) -> Result<(Pcre, Option<Field>), &'static str> {
     let (negated, text) = super::text::unquote(value);
     let text = text.trim();
@@ -84,8 +84,8 @@ pub(super) fn parse(value: &str) -> Result<(Pcre, Option<Field>), &'static str> 
     Ok((Pcre { regex, negated, relative, captures }, field))
 }
 
-/// Returns the variables in which capture groups are stored. The names after the flags apply to the
-/// groups in order. Groups with names that begin with `flow_` or `pkt_` are stored too.
+/// Returns the variables that store capture groups. The names after the flags apply to the groups
+/// in order. Groups whose names begin with `flow_` or `pkt_` are also stored.
 fn captures(regex: &Regex, names: &str) -> Result<Vec<(u8, Capture)>, &'static str> {
     let mut captures = Vec::new();
     for (group, name) in regex.names().iter().enumerate().skip(1).take(14) {

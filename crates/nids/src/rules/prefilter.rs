@@ -4,12 +4,11 @@ use super::content::Content;
 use super::field::{Field, Kind};
 use super::rule::{Chain, Prefilter, Test};
 
-/// Chooses the `content` test of a rule for which the prefilter searches. Returns `None` if no
-/// `content` test is suitable.
+/// Chooses the `content` test of a rule for which the prefilter searches.
 ///
 /// A test with the modifier `fast_pattern` is preferred. Tests of transaction fields come next,
 /// because these fields are shorter than the payload. Among equal tests, the one with the rarest
-/// bytes is chosen.
+/// bytes is chosen. Returns `None` if no test is suitable.
 pub fn choose(chains: &[Chain]) -> Option<Prefilter> {
     let mut best: Option<(bool, bool, usize, Prefilter)> = None;
     for (chain_index, chain) in chains.iter().enumerate() {
@@ -35,15 +34,15 @@ pub fn choose(chains: &[Chain]) -> Option<Prefilter> {
     best.map(|rank| rank.3)
 }
 
-/// Returns whether the prefilter can search the field that these tests inspect.
+/// Returns whether the prefilter can search the field of these tests.
 fn is_searched(chain: &Chain) -> bool {
     let searched = match chain.field.info().kind {
         Kind::Packet => chain.field == Field::Payload,
         Kind::Transaction | Kind::Repeated => true,
         Kind::Number | Kind::Numbers => false,
     };
-    // With the option `absent`, a rule can match without the field. The prefilter must therefore
-    // not search the field for this rule.
+    // With the option `absent`, a rule can match a missing field. The prefilter must not exclude
+    // such a rule.
     searched && !chain.tests.iter().any(|test| matches!(test, Test::Absent { .. }))
 }
 
@@ -59,8 +58,8 @@ pub fn searched_part(content: &Content) -> &[u8] {
     }
 }
 
-/// Estimates how rare a byte string is in traffic. Rare bytes and different bytes make the result
-/// larger.
+/// Estimates how rare a byte string is in traffic. Rare bytes and many different bytes increase the
+/// result.
 fn strength(bytes: &[u8]) -> usize {
     let mut seen = [false; 256];
     let mut sum = 0;

@@ -25,11 +25,11 @@ pub struct Place {
 /// Action of a rule.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Action {
-    /// Accepts the packet without an alert, and stops the evaluation of further rules.
+    /// Accepts the packet without an alert, and ignores all further rules.
     Pass,
-    /// Drops the packet and the rest of the flow, and reports an alert.
+    /// Drops the packet and the rest of the flow, with an alert.
     Drop,
-    /// Drops the packet, with an alert and a reset of the connection.
+    /// Drops the packet, resets the connection, and reports an alert.
     Reject,
     /// Reports an alert.
     Alert,
@@ -38,17 +38,17 @@ pub enum Action {
 /// Protocol part of a header.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Protocol {
-    /// IP protocol numbers that the rule matches. The list is empty if all protocols match.
+    /// IP protocol numbers that the rule matches. An empty list matches all protocols.
     pub numbers: Vec<u8>,
     /// IP version, or `None` for both versions.
     pub version: Option<u8>,
-    /// Application protocols that the rule matches. The set is empty if all protocols match.
+    /// Application protocols that the rule matches. An empty set matches all protocols.
     pub apps: AppSet,
     /// Whether the rule inspects only single packets (`tcp-pkt`).
     pub packets_only: bool,
     /// Whether the rule inspects only reassembled data (`tcp-stream`).
     pub stream_only: bool,
-    /// The rule inspects frames that are not IP, either ARP frames or all Ethernet frames.
+    /// Kind of frames without IP that the rule inspects: ARP frames, or all Ethernet frames.
     pub link: Option<Link>,
 }
 
@@ -64,7 +64,7 @@ pub enum Link {
 /// Arrow between the two endpoints in a rule header.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Arrow {
-    /// `->`: packets from the first endpoint to the second endpoint match.
+    /// Packets from the first endpoint to the second endpoint match (`->`).
     Forward,
     /// `<>`: packets in both directions match.
     Both,
@@ -86,7 +86,7 @@ pub struct Endpoint {
 pub struct Chain {
     /// Field that the tests inspect.
     pub field: Field,
-    /// Transformations of the field, in the order in which they are applied.
+    /// Transformations of the field, in the order of their application.
     pub transforms: Vec<Transform>,
     /// Tests.
     pub tests: Vec<Test>,
@@ -101,7 +101,7 @@ pub enum Test {
     Pcre(Pcre),
     /// Comparison of a number in the field.
     ByteTest(ByteTest),
-    /// Moves the end of the previous match by a number that is read from the field.
+    /// Moves the end of the previous match by a number from the field.
     ByteJump(ByteJump),
     /// Stores a number from the field in a variable.
     ByteExtract(ByteExtract),
@@ -124,10 +124,9 @@ pub enum Test {
         /// Tests of the decoded bytes.
         tests: Vec<Test>,
     },
-    /// The field must not exist. If `or_else` is true, the rule also matches if the field exists
-    /// and passes the other tests.
+    /// Tests that the field does not exist.
     Absent {
-        /// Whether an existing field may match through its other tests.
+        /// Whether the rule also matches a field that exists and passes the other tests.
         or_else: bool,
     },
 }
@@ -141,7 +140,7 @@ pub struct Pcre {
     pub negated: bool,
     /// Whether the search starts at the end of the previous match.
     pub relative: bool,
-    /// Variables that store the capture groups, in the order of the group numbers.
+    /// Variables for the capture groups, sorted by group number.
     pub captures: Vec<(u8, Capture)>,
 }
 
@@ -192,17 +191,17 @@ pub struct Rule {
     pub ints: Vec<FlowInt>,
     /// Limit for alerts.
     pub threshold: Option<Threshold>,
-    /// Test with the byte string that the prefilter searches for. If it is `None`, the prefilter
-    /// cannot exclude the rule.
+    /// Test with the prefilter's byte string. If it is `None`, the prefilter never excludes the
+    /// rule.
     pub prefilter: Option<Prefilter>,
     /// Whether matches of the rule report no alert (option `noalert`).
     pub noalert: bool,
-    /// Whether the rule reports an alert although its action is `pass`.
+    /// Whether the rule reports an alert even with the action `pass`.
     pub alert: bool,
     /// Whether a match ends the inspection of the flow.
     pub bypass: bool,
-    /// Whether the rule stores matching files (option `filestore`). Such a rule matches only
-    /// transactions that contain a file.
+    /// Whether the rule stores files (option `filestore`). It then matches only transactions that
+    /// contain a file.
     pub filestore: bool,
 }
 
@@ -235,8 +234,7 @@ impl Rule {
         self.chains.iter().any(|chain| chain.field.is_transaction())
     }
 
-    /// Returns the `content` test that the prefilter searches for, together with the tests of the
-    /// same field.
+    /// Returns the `content` test for the prefilter, and the group of tests that contains it.
     pub fn prefilter_content(&self) -> Option<(&Chain, &Content)> {
         let prefilter = self.prefilter?;
         let chain = &self.chains[prefilter.chain];

@@ -1,4 +1,4 @@
-//! Parses the rule options that use state across packets: `flow`, `flowbits`, `xbits`, `flowint`,
+//! Parses the rule options that keep state across packets: `flow`, `flowbits`, `xbits`, `flowint`,
 //! `threshold` and `detection_filter`.
 
 use super::number::NumberTest;
@@ -9,11 +9,11 @@ use crate::app::Direction;
 pub struct FlowTest {
     /// Direction of the packet.
     pub direction: Option<Direction>,
-    /// The flow must be established (true) or not established (false).
+    /// Whether the flow must be established. False means that it must not be.
     pub established: Option<bool>,
-    /// The rule inspects only reassembled TCP data (true), or only single packets (false).
+    /// Whether the rule inspects only reassembled TCP data. False means only single packets.
     pub stream: Option<bool>,
-    /// The rule inspects only reassembled datagrams (true) or no reassembled datagrams (false).
+    /// Whether the rule inspects only reassembled datagrams. False means only other packets.
     pub fragments: Option<bool>,
 }
 
@@ -61,7 +61,7 @@ pub struct Bit {
     pub scope: Scope,
     /// Operation on the bits.
     pub action: BitAction,
-    /// Names of the bits. A test can have several names, as in `isset,a|b`.
+    /// Names of the bits. The name `a|b` in a test gives two names.
     pub names: Vec<String>,
     /// Time in seconds after which the bit is cleared.
     pub expire_seconds: Option<u32>,
@@ -100,8 +100,8 @@ impl BitAction {
     }
 }
 
-/// Parses the option `flowbits` in the form `flowbits:action,name`. Returns `None` for the action
-/// `noalert`, which has no name.
+/// Parses the option `flowbits:action,name`. Returns `None` for the action `noalert`, which has no
+/// name.
 pub fn flowbits(value: &str) -> Result<Option<Bit>, &'static str> {
     let (action, names) = value.split_once(',').unwrap_or((value, ""));
     if action.trim() == "noalert" {
@@ -115,7 +115,7 @@ pub fn flowbits(value: &str) -> Result<Option<Bit>, &'static str> {
     Ok(Some(Bit { scope: Scope::Flow, action, names, expire_seconds: None }))
 }
 
-/// Parses the options `xbits` and `hostbits` in the form `xbits:action,name,track owner[,expire
+/// Parses the options `xbits` and `hostbits`, such as `xbits:action,name,track owner[,expire
 /// seconds]`.
 pub fn xbits(value: &str) -> Result<Bit, &'static str> {
     let mut words = value.split(',').map(str::trim);
@@ -164,11 +164,11 @@ pub enum IntAction {
     Set(Operand),
     /// Adds the operand to the variable.
     Add(Operand),
-    /// Subtracts the operand from the variable, whose minimum is zero.
+    /// Subtracts the operand from the variable. The result is at least zero.
     Subtract(Operand),
     /// Compares the variable with a constant.
     Compare(NumberTest),
-    /// Compares the variable with another variable: `=`, `!`, `<`, `>`.
+    /// Compares the variable with another variable. The operator is `=`, `!`, `<` or `>`.
     CompareWith(char, String),
     /// Matches if the variable exists.
     IsSet,
@@ -235,7 +235,7 @@ pub struct Threshold {
     pub count: u32,
     /// Interval in seconds. The value is 0 for `backoff`.
     pub seconds: u32,
-    /// Factor by which the required number of matches grows after each alert (option `backoff`).
+    /// Growth factor for the number of matches before the next alert (option `backoff`).
     pub multiplier: u32,
 }
 
@@ -244,13 +244,13 @@ pub struct Threshold {
 pub enum ThresholdKind {
     /// At most `count` alerts are reported in each interval.
     Limit,
-    /// One alert is reported for each `count` matches in an interval.
+    /// Each group of `count` matches in an interval gives one alert.
     Threshold,
     /// One alert in each interval, after `count` matches.
     Both,
-    /// The rule alerts on every match after the first `count` matches (option `detection_filter`).
+    /// Every match after the first `count` matches gives an alert (option `detection_filter`).
     Filter,
-    /// Alerts are reported at `count`, `count * multiplier`, ... matches.
+    /// The matches with the numbers `count`, `count * multiplier`, and so on give alerts.
     Backoff,
 }
 
@@ -269,8 +269,7 @@ pub enum Track {
     Flow,
 }
 
-/// Parses the value of the option `threshold`. If `filter` is true, it is the value of the option
-/// `detection_filter`.
+/// Parses the option `threshold` or, if `filter` is true, the option `detection_filter`.
 pub fn threshold(value: &str, filter: bool) -> Result<Threshold, &'static str> {
     const BAD: &str = "a word of the threshold is not supported";
     let mut kind = filter.then_some(ThresholdKind::Filter);

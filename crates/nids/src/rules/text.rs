@@ -1,5 +1,5 @@
-//! Splits rule files into logical lines. Splits each rule into the seven words of its header and
-//! the options in parentheses.
+//! Splits rule files into logical lines. Splits each rule into seven header words and the options
+//! in parentheses.
 
 use std::borrow::Cow;
 
@@ -8,7 +8,7 @@ use std::borrow::Cow;
 pub struct RuleText<'a> {
     /// Number of the first line of the rule, from 1.
     pub line: u32,
-    /// Words before the parenthesis, such as the action, the protocol, the addresses and the ports.
+    /// Words before the parenthesis, such as the action, protocol, addresses and ports.
     pub words: Vec<&'a str>,
     /// Options in the order of the rule.
     pub options: Vec<OptionText<'a>>,
@@ -32,8 +32,8 @@ pub struct SyntaxError {
     pub message: &'static str,
 }
 
-/// Iterates over the logical lines of a rule file. A backslash at the end of a line joins it with
-/// the next line. Comments and empty lines are skipped.
+/// Iterator over the logical lines of a rule file. A backslash joins a line with the next one.
+/// Comments and empty lines are skipped.
 pub struct Lines<'a> {
     rest: &'a str,
     line: u32,
@@ -181,7 +181,7 @@ fn push_option<'a>(text: &'a str, options: &mut Vec<OptionText<'a>>) -> Result<(
     Ok(())
 }
 
-/// Removes the quotes around a value. Also returns whether a `!` precedes the value.
+/// Removes the quotes around a value. Also returns whether `!` precedes the value.
 pub fn unquote(value: &str) -> (bool, &str) {
     let value = value.trim();
     let (negated, value) = match value.strip_prefix('!') {

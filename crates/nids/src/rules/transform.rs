@@ -17,7 +17,7 @@ pub enum Transform {
     ToSha1,
     /// Replaces the bytes by their SHA-256 digest.
     ToSha256,
-    /// Keeps the bytes that the first capture group of a regular expression matches.
+    /// Keeps only the bytes in the first capture group of a regular expression.
     Pcre(Regex),
     /// Decodes `%xx` and `+`.
     UrlDecode,
@@ -39,7 +39,7 @@ pub enum Transform {
     },
     /// Decodes Base64.
     FromBase64 {
-        /// Maximum number of encoded bytes. The value 0 means no limit.
+        /// Maximum number of encoded bytes, or 0 for no limit.
         bytes: usize,
         /// Position of the first encoded byte.
         offset: usize,
@@ -80,7 +80,7 @@ pub enum Base64Mode {
 /// Default limit of decompressed bytes.
 const INFLATE_BYTES_MAX: usize = 1024;
 
-/// Parses a keyword that transforms a field. Returns `None` if `name` is not such a keyword.
+/// Parses a keyword that transforms a field. Returns `None` for any other keyword.
 pub fn parse(name: &str, value: Option<&str>) -> Option<Result<Transform, &'static str>> {
     let text = value.unwrap_or("");
     Some(Ok(match name {

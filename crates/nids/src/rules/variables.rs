@@ -1,5 +1,5 @@
-//! Variables in rule headers, such as `$HOME_NET`. The names and the default values are those in
-//! Suricata's file `suricata.yaml`.
+//! Variables in rule headers, such as `$HOME_NET`. Names and default values come from Suricata's
+//! file `suricata.yaml`.
 
 use std::collections::BTreeMap;
 
@@ -57,7 +57,7 @@ impl Default for Variables {
 }
 
 impl Variables {
-    /// Defines an address variable. `name` does not begin with `$`.
+    /// Defines an address variable. `name` has no `$` prefix.
     pub fn set_address(&mut self, name: &str, value: &str) {
         self.addresses.insert(name.to_owned(), value.to_owned());
     }

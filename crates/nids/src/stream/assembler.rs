@@ -13,8 +13,7 @@
 use super::policy::OverlapPolicy;
 use std::collections::VecDeque;
 
-/// Size in bytes that the buffer keeps when it becomes empty, so that later segments need no
-/// allocation.
+/// Memory that an empty buffer keeps for later segments, in bytes.
 const RESERVE_BYTES: usize = 1 << 14;
 
 /// Boundaries of one segment.
@@ -39,7 +38,7 @@ pub struct Assembler {
     base: u64,
     data: Vec<u8>,
     segments: VecDeque<Segment>,
-    /// Ranges of bytes that have arrived. They are sorted and disjoint.
+    /// Byte ranges that have arrived. The ranges are sorted and disjoint.
     ranges: Vec<(u64, u64)>,
 }
 
@@ -72,19 +71,18 @@ impl Assembler {
         }
     }
 
-    /// Returns the contiguous bytes that contain `offset`, and the offset of the first returned
-    /// byte.
+    /// Returns the contiguous bytes around `offset`, and the offset of the first of these bytes.
     pub fn around(&self, offset: u64) -> Option<(u64, &[u8])> {
         let range = self.ranges.iter().find(|range| range.0 <= offset && offset < range.1)?;
         Some((range.0, self.slice(range.0, range.1)))
     }
 
-    /// Returns the offset of the first stored byte at or after `offset`.
+    /// Returns the first offset from `offset` on at which a byte is stored.
     pub fn next_after(&self, offset: u64) -> Option<u64> {
         self.ranges.iter().find(|range| range.1 > offset).map(|range| range.0.max(offset))
     }
 
-    /// Returns at most `limit` bytes of the stream. A short text replaces missing bytes.
+    /// Returns at most `limit` stream bytes. A short text marks each gap.
     pub fn with_gaps(&self, limit: usize) -> Vec<u8> {
         let mut bytes = Vec::new();
         let mut at = self.base;
@@ -191,8 +189,8 @@ impl Assembler {
         self.ranges = merged;
     }
 
-    /// Removes the bytes before `offset`. The function does nothing until it can remove at least
-    /// half of the buffer.
+    /// Removes the bytes before `offset`. The function waits until this removes at least half of
+    /// the buffer.
     pub fn discard(&mut self, offset: u64) {
         let offset = offset.min(self.end().max(offset));
         if offset <= self.base {
@@ -243,8 +241,7 @@ mod tests {
         assert_eq!(stream.from(5), b"fg");
     }
 
-    /// Simple model of the assembler, with which the tests compare it. The model applies the policy
-    /// for overlapping segments to each byte.
+    /// Simple reference model for the assembler. It applies the overlap policy to each byte.
     fn model(segments: &[(u64, Vec<u8>)], policy: OverlapPolicy) -> Vec<Option<u8>> {
         let length = segments.iter().map(|(start, bytes)| *start as usize + bytes.len()).max().unwrap_or(0);
         let mut bytes: Vec<Option<u8>> = vec![None; length];
@@ -270,8 +267,8 @@ mod tests {
             segments in prop::collection::vec((0u64..40, prop::collection::vec(0u8..2, 1..12)), 1..12),
             policy in 0usize..6,
         ) {
-            // Each segment repeats one byte value. Otherwise, the model, which compares single
-            // bytes, and the assembler, which compares whole overlaps, could differ.
+            // All bytes of a segment are equal. The model compares single bytes, but the assembler
+            // compares whole overlaps, so other segments could give different results.
             let policy = OverlapPolicy::ALL[policy];
             let segments: Vec<(u64, Vec<u8>)> =
                 segments.iter().enumerate().map(|(i, (at, bytes))| (*at, vec![b'a' + i as u8; bytes.len()])).collect();

@@ -1,4 +1,4 @@
-//! Processes packets of the TCP handshake, and connections whose first visible packet is not a SYN.
+//! Processes TCP handshakes. Also accepts connections whose first visible packet is not a SYN.
 
 use super::options::Options;
 use super::session::{Handled, Session};
@@ -60,8 +60,8 @@ impl Session {
             client.next_win = client.last_ack.wrapping_add(server.window);
             self.timestamps = header.timestamp.is_some();
             if swap {
-                // The client and the server are already right in the session. The caller exchanges
-                // them only in the flow.
+                // The session already has the right client and server, so the caller exchanges them
+                // only in the flow.
                 return Handled { valid: true, swap, ..Handled::default() };
             }
             return Handled { valid: true, ..Handled::default() };
@@ -76,13 +76,13 @@ impl Session {
         self.open(direction, header, payload, now, options)
     }
 
-    /// Starts to follow a connection in its middle, without a handshake.
+    /// Starts to follow a connection that is already open.
     fn pick_up(&mut self, direction: Direction, header: &Tcp, now: Micros) {
         self.state = State::Established;
         self.midstream = true;
         let (sender, receiver) = self.pair(direction);
         sender.start(header.seq.wrapping_sub(1));
-        // The window scale is not known, so the largest value is assumed.
+        // The window scale is unknown, so the code assumes the largest value.
         sender.scale = 14;
         sender.window = u32::from(header.window) << 14;
         sender.timestamp = header.timestamp.map(|(value, _)| (value, now));
@@ -140,7 +140,7 @@ impl Session {
             return self.open(direction, header, payload, now, options);
         }
         if from_client && self.fast_open && !payload.is_empty() {
-            // The client sends more data after a SYN with data, before the server answers.
+            // After a SYN with data, the client sends more data before the server answers.
             return Handled { valid: true, ..Handled::default() };
         }
         Handled::default()
@@ -265,8 +265,8 @@ impl Session {
             self.state = State::Established;
             return self.open(direction, header, payload, now, options);
         }
-        // The server sends data before the ACK of the client arrives. The ACK may be lost, or only
-        // this direction may be visible.
+        // The server sends data before the client's ACK arrives. The ACK may be lost, or only this
+        // direction may be visible.
         if options.async_oneside || options.midstream || options.inline || !payload.is_empty() {
             let server = &self.sides[1];
             if header.seq == server.next_seq || before(server.isn, header.seq) {

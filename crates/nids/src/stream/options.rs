@@ -5,23 +5,22 @@ use super::policy::OverlapPolicy;
 /// Options that apply to all TCP connections.
 #[derive(Debug, Clone)]
 pub struct Options {
-    /// Whether packets wait for their verdict (inline mode). Data is then processed before the
-    /// receiver acknowledges it.
+    /// Whether packets wait for their verdict (inline mode). In this mode, data is processed before
+    /// the receiver acknowledges it.
     pub inline: bool,
     /// Whether connections without a handshake are accepted.
     pub midstream: bool,
-    /// Whether connections are accepted if only one direction is visible.
+    /// Whether connections with only one visible direction are accepted.
     pub async_oneside: bool,
-    /// Policy for overlapping segments. In inline mode, the bytes that arrive first are always
-    /// kept.
+    /// Policy for overlapping segments. Inline mode always keeps the bytes that arrive first.
     pub policy: OverlapPolicy,
-    /// Number of bytes that are stored for each direction. The value 0 means no limit.
+    /// Maximum number of bytes that are stored per direction, or 0 for no limit.
     pub depth: u64,
     /// Treatment of urgent bytes.
     pub urgent: Urgent,
-    /// Maximum number of out-of-order bytes that are stored for one direction.
+    /// Maximum number of out-of-order bytes that are stored per direction.
     pub window_max: u64,
-    /// Whether the memory for streams is used up, so that no more bytes are stored.
+    /// Whether the memory for streams is used up. No more bytes are then stored.
     pub full: bool,
 }
 
@@ -40,8 +39,8 @@ impl Default for Options {
     }
 }
 
-/// Treatment of TCP urgent bytes. Whether an application reads them with the other bytes depends on
-/// its socket options.
+/// Treatment of TCP urgent bytes. An application's socket options decide whether it reads them with
+/// the other bytes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Urgent {
     /// The urgent byte is part of the stream.

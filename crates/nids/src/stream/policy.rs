@@ -1,26 +1,26 @@
-//! Policies for overlapping TCP segments. Receivers differ in which of the two copies of a byte
-//! they keep.
+//! Policies for overlapping TCP segments.
 //!
-//! The names follow Novak and Sturges, Target-Based TCP Stream Reassembly (2007), and Suricata's
+//! If two segments contain the same byte, receivers differ in which copy they keep. The names
+//! follow Novak and Sturges, Target-Based TCP Stream Reassembly (2007), and Suricata's
 //! `host-os-policy`.
 
-/// Policy that decides which of two overlapping segments provides the bytes that both contain.
+/// Policy for two overlapping segments. It decides which segment provides the common bytes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum OverlapPolicy {
-    /// The bytes of the first segment are kept. Inline mode uses this policy and ensures that the
-    /// receiver sees the same bytes.
+    /// The bytes of the first segment are kept. Inline mode uses this policy, and makes sure that
+    /// the receiver sees the same bytes.
     First,
     /// The bytes of the last segment are kept.
     Last,
     /// The bytes of the first segment are kept, unless the later segment begins earlier in the
-    /// stream. This is the default policy, and the policy for `windows`.
+    /// stream. This policy is the default, and also applies to `windows`.
     #[default]
     Bsd,
-    /// Like the BSD policy, but the later segment also replaces the bytes if both segments have the
-    /// same start and the later segment is longer.
+    /// The BSD policy applies, with one addition. If both segments have the same start and the
+    /// later segment is longer, its bytes are kept.
     Linux,
-    /// The bytes of the later segment are kept, unless it begins after the start of the first
-    /// segment and does not extend past its end.
+    /// The bytes of the later segment are kept in two cases. It starts no later than the first
+    /// segment, or it extends past the end of the first segment.
     OldLinux,
     /// The bytes of the later segment are kept, unless the first segment extends past its end.
     Solaris,
@@ -43,7 +43,7 @@ impl OverlapPolicy {
         }
     }
 
-    /// Returns the policy for a name in the setting `host-os-policy`.
+    /// Returns the policy for a name from the setting `host-os-policy`.
     pub fn from_name(name: &str) -> Option<Self> {
         Some(match name {
             "first" => Self::First,

@@ -1,4 +1,4 @@
-//! Validates the packets of a TCP connection and changes the state of the connection.
+//! Validates TCP packets and updates the state of their connection.
 
 use super::options::Options;
 use super::side::{Side, before};
@@ -6,12 +6,12 @@ use super::state::State;
 use crate::app::Direction;
 use crate::packet::{Micros, Tcp, tcp as flag};
 
-/// Directions in which the protocol parser receives new data after a packet.
+/// Directions in which the protocol parser gets new data after a packet.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Update {
     /// The direction of the packet has new data to process.
     pub packet: bool,
-    /// The opposite direction has new data to process, because the packet acknowledges it.
+    /// The opposite direction has new data, because the packet acknowledges it.
     pub opposite: bool,
 }
 
@@ -28,10 +28,10 @@ pub struct Handled {
     pub refused: bool,
     /// Directions in which the protocol parser receives new data.
     pub update: Update,
-    /// Whether the packet begins a new connection with the addresses and ports of an earlier
-    /// connection.
+    /// Whether the packet opens a new connection, with the same addresses and ports as an earlier
+    /// one.
     pub reuse: bool,
-    /// Whether the packet shows that the server, not the client, sent the first packet.
+    /// Whether the flow must exchange client and server, because the server sent the first packet.
     pub swap: bool,
     /// Names of events that rules can test.
     pub events: Vec<&'static str>,
@@ -46,7 +46,7 @@ impl Handled {
 /// A TCP connection.
 #[derive(Debug, Default)]
 pub struct Session {
-    /// State of both sides. The client is first, and the server is second.
+    /// State of the client and of the server, in this order.
     pub sides: [Side; 2],
     /// State of the connection.
     pub state: State,
@@ -67,7 +67,7 @@ pub struct Session {
 
 /// Event for overlapping segments with different bytes.
 pub(super) const OVERLAP_DIFFERS: &str = "reassembly_overlap_different_data";
-/// Age in microseconds above which a timestamp is not compared with new timestamps (RFC 7323,
+/// Age of a timestamp in microseconds above which it is outdated and not compared (RFC 7323,
 /// section 5.5).
 const PAWS_MICROS: u64 = 24 * 86_400 * 1_000_000;
 
@@ -90,7 +90,7 @@ impl Session {
         &mut self.sides[direction as usize]
     }
 
-    /// Returns a copy of the connection state without the stored bytes.
+    /// Returns a copy of the connection state without stored bytes.
     pub fn numbers(&self) -> Self {
         let copy = |side: &Side| side.numbers();
         Self { sides: [copy(&self.sides[0]), copy(&self.sides[1])], state: self.state, ..Self::default() }
@@ -106,7 +106,7 @@ impl Session {
         self.sides.swap(0, 1);
     }
 
-    /// Returns whether data is processed when it arrives, without waiting for its acknowledgment.
+    /// Returns whether data is processed on arrival, before it is acknowledged.
     pub fn is_immediate(&self, options: &Options) -> bool {
         options.inline || self.oneside
     }
@@ -238,7 +238,7 @@ impl Session {
         };
     }
 
-    /// Chooses the directions in which the protocol parser receives data after this packet.
+    /// Chooses the directions in which the protocol parser gets data after this packet.
     fn choose_update(&self, _direction: Direction, header: &Tcp, options: &Options, handled: &mut Handled) {
         let acks = header.flags & flag::ACK != 0;
         handled.update = if self.is_immediate(options) {
@@ -294,8 +294,8 @@ impl Session {
         handled
     }
 
-    /// Returns whether the TCP timestamp of the packet is not older than the last timestamp of its
-    /// sender (RFC 7323, section 5).
+    /// Returns whether the packet's TCP timestamp is not older than the sender's last timestamp
+    /// (RFC 7323, section 5).
     fn timestamp_ok(&self, direction: Direction, header: &Tcp, now: Micros) -> bool {
         if !self.timestamps {
             return true;

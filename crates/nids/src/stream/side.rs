@@ -2,10 +2,10 @@
 
 use super::assembler::Assembler;
 
-/// Maximum number of urgent bytes that are left out of one stream.
+/// Maximum number of urgent bytes that one stream leaves out.
 const URGENT_MAX: usize = 64;
 
-/// State of one side of a TCP connection: the sequence numbers and the bytes that this side sent.
+/// State of one side of a TCP connection, with its sequence numbers and sent bytes.
 #[derive(Debug, Default)]
 pub struct Side {
     /// Initial sequence number.
@@ -14,25 +14,25 @@ pub struct Side {
     pub next_seq: u32,
     /// Highest acknowledgment number that the other side sent.
     pub last_ack: u32,
-    /// Sequence number at the right edge of the receive window. The receiver accepts bytes before
-    /// this sequence number.
+    /// Sequence number at the end of the receive window. The receiver accepts only bytes before
+    /// this number.
     pub next_win: u32,
     /// Scaled window that this side offers.
     pub window: u32,
     /// Shift of this side's window field.
     pub scale: u8,
-    /// Last timestamp value that this side sent, and the time at which its packet arrived.
+    /// Last timestamp value of this side, and the arrival time of its packet.
     pub timestamp: Option<(u32, u64)>,
-    /// Sequence number and stream offset of one byte, from which the offsets of other sequence
-    /// numbers are computed.
+    /// Sequence number and stream offset of a reference byte, from which other offsets are
+    /// computed.
     anchor: (u32, u64),
-    /// Stream offsets of urgent bytes that are left out of the stream.
+    /// Stream offsets of urgent bytes that the stream leaves out.
     urgent: Vec<u64>,
     /// Bytes that this side sent.
     pub data: Assembler,
     /// Stream offset up to which the protocol parser has received bytes.
     pub app_progress: u64,
-    /// Stream offset up to which rules have inspected bytes directly.
+    /// Stream offset up to which rules have inspected the raw bytes.
     pub raw_progress: u64,
     /// All TCP flags that packets of this side have had.
     pub flags_seen: u8,
@@ -40,15 +40,15 @@ pub struct Side {
     pub fin: bool,
     /// Whether later bytes are discarded.
     pub closed: bool,
-    /// Whether the maximum number of bytes is stored. Later bytes are then discarded.
+    /// Whether the stored bytes have reached the maximum number. Later bytes are then discarded.
     pub depth_reached: bool,
-    /// Whether rules inspect all new bytes of the stream with the next packet.
+    /// Whether the next packet makes rules inspect all new stream bytes.
     pub trigger_raw: bool,
-    /// Whether bytes are missing from the stream and the inspection has continued without them.
+    /// Whether the inspection has skipped missing bytes.
     pub gap: bool,
     /// Whether the first bytes of this side belong to no known protocol.
     pub unidentified: bool,
-    /// Largest number of separate byte ranges that were stored at the same time.
+    /// Largest number of separate byte ranges that were stored at once.
     pub ranges_max: u16,
 }
 
@@ -72,16 +72,15 @@ impl Side {
         Self { isn: self.isn, next_seq: self.next_seq, ..Self::default() }
     }
 
-    /// Returns the stream offset of a sequence number, or `None` if the number is before the first
-    /// byte. The offset does not count urgent bytes that are left out of the stream.
+    /// Returns the stream offset of a sequence number, without the omitted urgent bytes. Returns
+    /// `None` if the number is before the first byte.
     pub fn offset(&self, seq: u32) -> Option<u64> {
         let offset = self.raw_offset(seq)?;
         let urgent = self.urgent.iter().filter(|urgent| **urgent < offset).count() as u64;
         Some(offset - urgent)
     }
 
-    /// Returns the stream offset of a sequence number as if all urgent bytes were part of the
-    /// stream.
+    /// Returns the stream offset of a sequence number, with all urgent bytes.
     fn raw_offset(&self, seq: u32) -> Option<u64> {
         let distance = i64::from(seq.wrapping_sub(self.anchor.0) as i32);
         u64::try_from(self.anchor.1 as i64 + distance).ok()
@@ -97,8 +96,8 @@ impl Side {
         }
     }
 
-    /// Selects the byte with sequence number `seq` as the reference for converting sequence numbers
-    /// to offsets. The conversion is correct within 2^31 bytes of the reference.
+    /// Makes the byte with sequence number `seq` the reference for stream offsets. Offsets are
+    /// correct within 2^31 bytes of this byte.
     pub fn move_anchor(&mut self, seq: u32) {
         if let Some(offset) = self.raw_offset(seq) {
             self.anchor = (seq, offset);

@@ -1,10 +1,8 @@
-//! States of a TCP connection.
-//!
-//! The names are those of RFC 9293, with one difference on which Suricata's rules rely. After the
-//! first FIN, the state is `CloseWait` if the client sent the FIN, and `FinWait1` if the server
-//! sent it.
+//! States of a TCP connection, with the names in RFC 9293. Suricata's rules rely on one difference
+//! from that RFC. After the first FIN, the state is `CloseWait` if the client sent the FIN, and
+//! `FinWait1` if the server sent it.
 
-/// State of a TCP connection. The states are in the order of the life of a connection.
+/// State of a TCP connection, in the usual order of events.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default)]
 pub enum State {
     /// No packet yet.

@@ -8,8 +8,8 @@ use crate::app::Direction;
 use crate::packet::{Tcp, tcp as flag};
 
 impl Session {
-    /// Adds the payload of a packet to the stream. Leaves out an urgent byte that the application
-    /// does not read as part of the stream. Returns whether bytes were stored.
+    /// Adds the payload of a packet to the stream, and returns whether bytes were stored. An urgent
+    /// byte is left out if the application reads it separately.
     pub(super) fn store_payload(
         &mut self,
         direction: Direction,

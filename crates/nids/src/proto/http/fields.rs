@@ -1,4 +1,4 @@
-//! Reads the fields that rules test, and writes the HTTP members of EVE records.
+//! Reads HTTP fields for rules, and writes HTTP data to EVE records.
 
 use super::htp::Tx;
 use super::transaction::window_options;
@@ -98,7 +98,7 @@ fn joined<'a>(tx: &Tx<'a>, direction: Direction, scratch: &'a mut Vec<u8>) -> Op
     (!scratch.is_empty()).then_some(scratch.as_slice())
 }
 
-/// Returns the names of the headers. A line end separates the names.
+/// Returns the header names, separated by line ends.
 fn names<'a>(tx: &Tx<'a>, direction: Direction, scratch: &'a mut Vec<u8>) -> Option<&'a [u8]> {
     scratch.clear();
     scratch.extend_from_slice(b"\r\n");
@@ -129,7 +129,8 @@ fn start<'a>(tx: &Tx<'a>, direction: Direction, scratch: &'a mut Vec<u8>) -> Opt
     Some(scratch)
 }
 
-/// Returns the host name as the client sent it, from an absolute URI or from the Host header.
+/// Returns the host name exactly as the client sent it. The name comes from an absolute URI or from
+/// the Host header.
 fn host_raw<'a>(tx: &Tx<'a>) -> Option<&'a [u8]> {
     let uri = tx.uri_raw().unwrap_or(b"");
     if let Some(at) = memchr::memmem::find(uri, b"://") {

@@ -20,10 +20,10 @@ use suricata_htp::transaction::{Data, Transaction};
 pub struct Options {
     /// Maximum number of nested encodings that are decompressed.
     pub layers_max: u32,
-    /// Size in bytes above which decompressed data may count as a decompression bomb. The
-    /// decompressed data must also be many times larger than the compressed data.
+    /// Minimum size of a decompression bomb, in bytes of decompressed data. The decompressed data
+    /// must also be many times larger than the compressed data.
     pub bomb_bytes: usize,
-    /// Maximum time for decompression per transaction, in microseconds.
+    /// Maximum decompression time per transaction, in microseconds.
     pub time_limit_micros: u32,
     /// Maximum length of a header line, in bytes.
     pub line_bytes_max: usize,
@@ -35,7 +35,7 @@ impl Default for Options {
     }
 }
 
-/// Configuration of the HTTP parsers. It is never freed, because parsers refer to it.
+/// Configuration of the HTTP parsers. It is never freed, because parsers point to it.
 #[derive(Clone, Copy)]
 pub struct Config(*mut RawConfig);
 
@@ -186,7 +186,7 @@ impl Connection {
         }
     }
 
-    /// Passes data to the parser, or reports missing data if `data` is `None`.
+    /// Passes data to the parser. If `data` is `None`, reports missing data instead.
     pub(super) fn data(&mut self, direction: Direction, data: Option<&[u8]>, gap: usize) -> Status {
         let (bytes, length) = match data {
             Some([]) => return Status::Ok,
@@ -217,8 +217,7 @@ impl Connection {
         }
     }
 
-    /// Returns the number of transactions of the connection so far. Removed transactions are
-    /// included.
+    /// Returns the number of transactions on the connection so far, including removed ones.
     pub(super) fn size(&self) -> usize {
         // SAFETY: the parser is valid.
         usize::try_from(unsafe { conn::htp_connp_tx_size(self.0) }).unwrap_or(0)
@@ -231,7 +230,7 @@ impl Connection {
         (!raw.is_null()).then_some(Tx { raw, marker: std::marker::PhantomData })
     }
 
-    /// Returns the data of a transaction, which the caller may change.
+    /// Returns a mutable reference to the data of a transaction.
     pub(super) fn tx_data(&mut self, id: usize) -> Option<&mut TxData> {
         let raw = self.tx(id)?.raw;
         // SAFETY: the transaction is valid, and `&mut self` excludes other references to its data.
@@ -349,8 +348,8 @@ impl<'a> Tx<'a> {
         self.get(tx::htp_tx_response_message)
     }
 
-    /// Returns the parser progress of one direction as a number: 1 start line, 2 headers, 3 body, 4
-    /// trailer, 5 complete.
+    /// Returns the parser progress in one direction as a number. The numbers are 1 for the start
+    /// line, 2 for headers, 3 for the body, 4 for the trailer, and 5 for complete.
     pub(super) fn progress(&self, direction: Direction) -> u8 {
         // SAFETY: the transaction is valid.
         let progress = unsafe {

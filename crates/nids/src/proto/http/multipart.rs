@@ -19,7 +19,7 @@ pub(super) struct Multipart {
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum State {
-    /// The parser is before the first boundary, or in a part without a file name.
+    /// The parser skips bytes before the first boundary, or a part without a file name.
     Skip,
     /// The parser is in the headers of a part.
     Headers,
@@ -46,7 +46,7 @@ impl Multipart {
         while self.step(files, hashed) {}
     }
 
-    /// Ends the body. If the last part is not complete, its bytes still belong to its file.
+    /// Ends the body. The bytes of an incomplete last part still belong to its file.
     pub(super) fn finish(&mut self, files: &mut [File]) {
         if self.state == State::File
             && let Some(file) = files.last_mut()
@@ -56,7 +56,7 @@ impl Multipart {
         self.state = State::Done;
     }
 
-    /// Processes some of the pending bytes. Returns false if more bytes are needed to continue.
+    /// Processes some pending bytes. Returns false if more bytes must arrive first.
     fn step(&mut self, files: &mut Vec<File>, hashed: bool) -> bool {
         match self.state {
             State::Done => {
@@ -95,8 +95,7 @@ impl Multipart {
         let found = memchr::memmem::find(&self.pending, &self.boundary);
         let end = match found {
             Some(at) => at,
-            // The pending bytes may end with a part of the boundary and of the line end before it.
-            // These bytes stay pending.
+            // The last pending bytes may be the beginning of a boundary, so they stay pending.
             None => self.pending.len().saturating_sub(self.boundary.len() + 2),
         };
         if self.state == State::File {

@@ -1,5 +1,5 @@
-//! Headers and bodies of an HTTP transaction (a request and its response). The callbacks of the
-//! parser collect them.
+//! Collects the headers and bodies of a request and its response. The HTTP parser calls this
+//! module.
 
 use super::htp::Tx;
 use super::multipart::Multipart;
@@ -7,7 +7,7 @@ use crate::app::Direction;
 use crate::proto::body::{Body, WindowOptions};
 use crate::proto::file::{File, FileRecord};
 
-/// Maximum number of raw header bytes that are kept for each direction.
+/// Maximum number of raw header bytes that are stored per direction.
 const HEADERS_MAX: usize = 64 << 10;
 
 /// Collected data of a transaction.
@@ -15,17 +15,17 @@ const HEADERS_MAX: usize = 64 << 10;
 pub(super) struct TxData {
     /// Header lines as sent, by direction.
     pub headers: [Vec<u8>; 2],
-    /// Decoded bodies of the request and the response, without transfer and content encodings.
+    /// Bodies of the request and the response, after transfer and content decoding.
     pub bodies: [Body; 2],
     /// Files in the request body.
     pub files: Vec<File>,
-    /// File in the response. Its bytes are stored in the body of the response.
+    /// File in the response. Its bytes are stored in the response body.
     pub response: Option<File>,
     multipart: Option<Multipart>,
     begun: bool,
 }
 
-/// Returns the part of the message body in one direction that rules inspect now.
+/// Returns the options that select body bytes for rules.
 pub(super) fn window_options(direction: Direction) -> &'static WindowOptions {
     match direction {
         Direction::ToServer => &WindowOptions::REQUEST,
@@ -83,7 +83,7 @@ impl TxData {
         }
     }
 
-    /// Returns the files that are complete. If `end` is true, also returns incomplete files.
+    /// Returns the complete files. If `end` is true, also returns incomplete files.
     pub(super) fn take_files(&mut self, id: u64, end: bool) -> Vec<FileRecord> {
         let requests = self.files.iter_mut().filter_map(|file| file.take_record(id, Direction::ToServer, end));
         let response = self.response.as_mut().and_then(|file| file.take_record(id, Direction::ToClient, end));
@@ -112,8 +112,8 @@ fn path_name(uri: &[u8]) -> Vec<u8> {
     path.rsplit(|byte| *byte == b'/').next().unwrap_or(b"").to_vec()
 }
 
-/// Returns the name of the file in a response. The name comes from the Content-Disposition header,
-/// or else from the URI.
+/// Returns the file name from the response's Content-Disposition header. Without this header, the
+/// name comes from the URI.
 fn response_name(tx: &Tx<'_>) -> Vec<u8> {
     let disposition = tx.header(Direction::ToClient, "content-disposition");
     let name = disposition.and_then(|value| super::multipart::parameter(value, b"filename"));

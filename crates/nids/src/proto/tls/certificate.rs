@@ -7,7 +7,7 @@ use crate::detect::digest;
 pub(super) struct Certificate {
     /// Subject, as in `C=US, O=Example, CN=example.com`.
     pub subject: Vec<u8>,
-    /// Issuer of the certificate, as in `C=US, O=Example, CN=example.com`.
+    /// Issuer of the certificate, such as `C=US, O=Example, CN=example.com`.
     pub issuer: Vec<u8>,
     /// Serial number: hexadecimal bytes with colons.
     pub serial: String,
@@ -110,7 +110,6 @@ fn alternative_names(extension: Element<'_>) -> Option<Vec<Vec<u8>>> {
     }
     let value = parts.last().filter(|part| part.tag == 0x04)?;
     let (list, _) = element(value.content)?;
-    // Host names, mail addresses and URIs are written unchanged, and IP addresses as text.
     let text = |name: Element<'_>| match (name.tag, name.content) {
         (0x81 | 0x82 | 0x86, text) => Some(text.to_vec()),
         (0x87, &[a, b, c, d]) => Some(format!("{a}.{b}.{c}.{d}").into_bytes()),
@@ -182,7 +181,7 @@ fn colons(bytes: &[u8], upper: bool) -> String {
     digits.collect::<Vec<_>>().join(":")
 }
 
-/// Returns a UTCTime or GeneralizedTime value in a format such as `2022-12-01T06:47:31`.
+/// Converts a UTCTime or GeneralizedTime value to text such as `2022-12-01T06:47:31`.
 fn time(element: Element<'_>) -> String {
     let text = String::from_utf8_lossy(element.content);
     let digits: String = text.chars().take_while(char::is_ascii_digit).collect();

@@ -4,8 +4,8 @@
 use super::hello::Hello;
 use crate::detect::digest;
 
-/// Returns whether a value is one of the GREASE values, which clients send to test extensibility
-/// (RFC 8701). Fingerprints ignore these values.
+/// Returns whether a value is a GREASE value. Clients send such values to test extensibility (RFC
+/// 8701), and fingerprints ignore them.
 fn is_grease(value: u16) -> bool {
     value & 0x0f0f == 0x0a0a && value >> 8 == value & 0xff
 }
@@ -67,8 +67,7 @@ pub(crate) fn ja4(hello: &Hello, transport: char) -> String {
     )
 }
 
-/// Returns the first and the last letter of the first ALPN protocol name in the ClientHello, as JA4
-/// defines.
+/// Returns the first and last letter of the first ALPN protocol name, as JA4 defines.
 fn protocol_letters(hello: &Hello) -> String {
     let Some((first, last)) = hello.protocols.first().and_then(|name| Some((*name.first()?, *name.last()?))) else {
         return "00".to_owned();

@@ -5,7 +5,7 @@
 pub(crate) struct Hello {
     /// Protocol version in the version field of the message.
     pub version: u16,
-    /// Negotiated version. It comes from the extension if the message has one.
+    /// Negotiated version. The version extension takes precedence over the version field.
     pub negotiated: u16,
     /// Random bytes of the message.
     pub random: [u8; 32],
@@ -41,8 +41,8 @@ impl<'a> Reader<'a> {
         self.take(2).map(|bytes| u16::from_be_bytes([bytes[0], bytes[1]]))
     }
 
-    /// Reads a vector, which begins with its length in bytes. If fewer bytes are left in the
-    /// message, returns only these bytes.
+    /// Reads a vector, which begins with its length in bytes. If the message ends too early,
+    /// returns the remaining bytes.
     fn vector(&mut self, length_bytes: usize) -> Option<Self> {
         let length = self.take(length_bytes)?.iter().fold(0, |length, byte| length << 8 | usize::from(*byte));
         let length = length.min(self.0.len());
