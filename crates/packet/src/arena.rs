@@ -1,13 +1,13 @@
-//! The arena is the memory of all packets. This file configures it, allocates it, and divides it
-//! into one region per worker.
+//! The arena is the memory that holds all packets. This file configures and allocates the arena,
+//! and gives each worker one region.
 
 use std::ptr::NonNull;
 use std::sync::Arc;
 
 use crate::{BUFFER_UNIT_BYTES, Error, Memory, Region};
 
-/// Size of a memory page in bytes. Each region consists of whole pages if a port requires a certain
-/// distance between buffers, or space before each buffer.
+/// Size of a memory page in bytes. The size of a region is rounded up to whole pages if a port sets
+/// the layout of buffers.
 const PAGE_BYTES: usize = 4096;
 
 /// Arrangement of the packet buffers in the memory of a worker.
@@ -15,34 +15,34 @@ const PAGE_BYTES: usize = 4096;
 pub enum Layout {
     /// All buffers have the same size. Packets may be freed in any order.
     Slots,
-    /// Each buffer is only as large as its packet needs. The buffers are adjacent in a ring, and
-    /// space becomes free in the order in which the packets arrived.
+    /// Each buffer is only as large as its packet needs. The buffers lie one after another in a
+    /// ring, whose space becomes free in the order of arrival.
     Dense,
 }
 
 /// Selects which free buffer the next packet gets.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Reuse {
-    /// The next packet gets the buffer that was freed last. The content of this buffer is probably
-    /// still in the cache of the core.
+    /// The next packet gets the buffer that was freed last. This buffer is probably still in the
+    /// core's cache.
     #[default]
     Last,
     /// The next packet gets the buffer that was freed first. If packets are freed in about the
-    /// order of their arrival, successive packets get adjacent buffers. A device can then copy
-    /// adjacent buffers in one transfer.
+    /// order of their arrival, successive packets get adjacent buffers. A device can copy such
+    /// buffers in one transfer.
     Oldest,
 }
 
-/// Configuration of the arena, which is the memory of all packets. All sizes are in bytes.
+/// Configuration of the arena, which is the memory that holds all packets.
 #[derive(Clone, Debug)]
 pub struct ArenaConfig {
     /// Arrangement of the packet buffers in the memory of a worker.
     pub layout: Layout,
-    /// Selects which free buffer the next packet gets in the layout `slots`. The layout `dense`
+    /// Selects the free buffer for the next packet in the layout `slots`. The layout `dense`
     /// ignores this setting.
     pub reuse: Reuse,
-    /// Number of buffers of each worker. In the layout `dense`, it is the number of buffers of
-    /// maximum size that fit in the ring.
+    /// Number of buffers per worker. The layout `dense` gets memory for this number of buffers of
+    /// maximum size.
     pub packets: usize,
     /// Maximum length of a frame that a port may receive.
     pub frame_bytes_max: usize,
@@ -51,19 +51,18 @@ pub struct ArenaConfig {
     /// Number of free bytes after a received frame. Functions that append padding or trailers use
     /// this space.
     pub tailroom_bytes: usize,
-    /// Number of bytes by which the tailroom of a frame is reduced, indexed by the frame length
-    /// modulo 16. Functions that pad frames to whole cipher blocks need less tailroom for some
-    /// lengths. Smaller buffers in the layout `dense` reduce the data that is copied to devices.
+    /// Saved tailroom bytes, indexed by the frame length modulo 16. Functions that pad frames to
+    /// whole cipher blocks need less tailroom for some lengths. In the layout `dense`, smaller
+    /// buffers also reduce the copies to devices.
     pub tailroom_saved: [u8; 16],
-    /// Alignment of buffers in bytes, 64 or 128. The copy engines of devices are fastest with 128.
+    /// Alignment of buffers, which is 64 or 128 bytes. Device copies are fastest with 128.
     pub align_bytes: usize,
-    /// Number of bytes before each buffer that belong to a port's driver. Only the driver accesses
-    /// these bytes. The number must be a multiple of `align_bytes`. If it is not 0, the memory of
-    /// each worker is a whole number of pages.
+    /// Number of bytes before each buffer that only a port's driver accesses. It must be a multiple
+    /// of `align_bytes`. Unless it is 0, the memory of each worker consists of whole pages.
     pub prefix_bytes: usize,
-    /// Distance in bytes between the starts of two adjacent buffers, if a port prescribes it. It
-    /// must be a power of two, and large enough for a buffer and the bytes before it. If it is
-    /// present, the memory of each worker is a whole number of pages.
+    /// Distance in bytes from one buffer to the next, if a port requires a certain distance. It
+    /// must be a power of two, with enough space for a buffer and the bytes before it. If it is
+    /// set, the memory of each worker consists of whole pages.
     pub slot_bytes: Option<usize>,
 }
 
@@ -91,11 +90,10 @@ impl ArenaConfig {
         needed.next_multiple_of(self.align_bytes)
     }
 
-    /// Returns the distance in bytes between the starts of two adjacent buffers in the layout
-    /// `slots`.
+    /// Returns the distance in bytes from one buffer to the next in the layout `slots`.
     ///
-    /// If no port prescribes the distance, it is an odd multiple of the alignment. This distributes
-    /// the frames over all sets of the processor's caches.
+    /// If no port requires a certain distance, it is an odd multiple of the alignment. Such a
+    /// distance distributes the frames over all cache sets of the processor.
     pub(crate) fn slot_stride_bytes(&self) -> usize {
         if let Some(bytes) = self.slot_bytes {
             return bytes;
@@ -224,8 +222,8 @@ impl Arena {
         let (padding_bytes, slot_pitch_bytes) = match self.config.layout {
             Layout::Slots => {
                 let pitch_bytes = self.config.slot_stride_bytes();
-                // A device must not copy the bytes between two buffers if they are reserved for a
-                // port's driver.
+                // Bytes between two buffers may belong to a port's driver, and a device must not
+                // copy such bytes.
                 let free_bytes =
                     if self.config.prefix_bytes > 0 { 0 } else { pitch_bytes - self.config.buffer_bytes() };
                 (free_bytes, Some(pitch_bytes))
@@ -244,11 +242,12 @@ impl Arena {
     }
 }
 
-/// Access of a device to the arena. The memory stays mapped until all handles are dropped.
+/// Handle through which a device accesses the arena. The memory stays mapped until all handles are
+/// dropped.
 ///
-/// The handle gives only an address and no reference, because the bytes belong to the [`Region`]s
-/// of the workers. A device may access only the buffers of packets that a worker has submitted to
-/// it. The worker does not access these buffers until the device returns the packets.
+/// The handle gives an address and no reference, because the [`Region`]s of the workers own the
+/// bytes. A device may access only the buffers of packets that a worker has submitted to it. The
+/// worker does not access these buffers until the device returns the packets.
 #[derive(Clone, Debug)]
 pub struct ArenaHandle {
     memory: Arc<Memory>,
@@ -257,16 +256,15 @@ pub struct ArenaHandle {
 }
 
 impl ArenaHandle {
-    /// Returns the base address of the arena. The offsets in packet descriptors are relative to
-    /// this address.
+    /// Returns the base address of the arena. Packet descriptors contain offsets from this address.
     ///
-    /// Memory of the process is aligned to 2 MiB, and memory of a device to 4096 bytes. The address
-    /// is valid until this handle is dropped.
+    /// The address is aligned to 2 MiB for memory of the process, and to 4096 bytes for memory of a
+    /// device. The address is valid until this handle is dropped.
     pub fn base(&self) -> NonNull<u8> {
         self.memory.base()
     }
 
-    /// Returns the distance in bytes between the starts of two adjacent buffers. Returns `None` for
+    /// Returns the distance in bytes from one buffer to the next. Returns `None` for
     /// [`Layout::Dense`], in which buffers have different sizes.
     pub fn slot_pitch_bytes(&self) -> Option<usize> {
         self.slot_pitch_bytes
@@ -277,14 +275,13 @@ impl ArenaHandle {
         self.memory.bytes()
     }
 
-    /// Returns the owner of the memory if a device driver allocated it. [`Memory::owner`] describes
-    /// the owner.
+    /// Returns the owner of memory that a device driver allocated. [`Memory::owner`] describes the
+    /// owner.
     pub fn memory_owner(&self) -> Option<&(dyn std::any::Any + Send + Sync)> {
         self.memory.owner()
     }
 
-    /// Returns the number of unused bytes between the end of each buffer and the start of the next
-    /// buffer.
+    /// Returns the number of unused bytes between the end of one buffer and the start of the next.
     pub fn padding_bytes(&self) -> usize {
         self.padding_bytes
     }

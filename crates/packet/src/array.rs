@@ -1,5 +1,5 @@
-//! Arrays that a device can access directly. They start at a page boundary and stay allocated while
-//! a device may access them.
+//! Arrays that a device can access directly. An array starts at a page boundary, and stays
+//! allocated while a device may access it.
 
 use std::alloc::{Layout, alloc_zeroed, dealloc, handle_alloc_error};
 use std::marker::PhantomData;
@@ -15,8 +15,8 @@ const PAGE_BYTES: usize = 4096;
 /// Alignment of arrays that share pages, in bytes.
 const ALIGN_BYTES: usize = 64;
 
-/// Allocates four arrays of `len` values each. The arrays are adjacent in the same pages, so that a
-/// device can copy or map them together.
+/// Allocates four arrays of `len` values each. The arrays lie together in the same pages, because a
+/// device can then copy or map them at once.
 ///
 /// # Panics
 /// Panics if the arrays exceed the address space.
@@ -70,8 +70,8 @@ pub struct Array<T> {
 
 /// Handle to the memory of an [`Array`]. The memory stays allocated until all handles are dropped.
 ///
-/// The handle gives only an address and no reference, because the bytes belong to the arrays on
-/// these pages. A device may use the address only while no other code accesses the arrays.
+/// The handle gives an address and no reference, because the arrays own the bytes. A device may use
+/// the address only while no other code accesses the arrays.
 #[derive(Clone)]
 pub struct Pages(Arc<Block>);
 
@@ -135,8 +135,8 @@ impl<T: Plain> Array<T> {
         self.pages.base().as_ptr().wrapping_add(self.offset).cast()
     }
 
-    /// Returns the distance in bytes from the start of the [`Pages`] to the first value of the
-    /// array. The distance is a multiple of 64.
+    /// Returns the offset of the first value from the start of the [`Pages`], in bytes. The offset
+    /// is a multiple of 64.
     pub fn offset(&self) -> usize {
         self.offset
     }

@@ -2,15 +2,13 @@
 
 use crate::Descriptor;
 
-/// Arrival data of a packet. The worker keeps it from the arrival of the packet until the packet
-/// leaves.
+/// Arrival data of a packet, which the worker keeps until the packet leaves.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Stamp {
-    /// Sequence number of the packet at the port where it arrived. It does not depend on the number
-    /// of workers.
+    /// Sequence number of the packet on its arrival port. The number of workers does not change it.
     pub sequence: u64,
-    /// Arrival time, in nanoseconds. A packet from a capture file has the time in the file.
-    /// Otherwise, it is the time of the machine's clock.
+    /// Arrival time, in nanoseconds. Capture files state this time. For all other packets, the
+    /// machine's clock gives it.
     pub time_ns: u64,
 }
 

@@ -19,8 +19,8 @@ use godwit_wire::{FiveTuple, IpAddress, Parsed};
 /// Key length, in bytes.
 pub const KEY_BYTES: usize = 40;
 
-/// Maximum length of the input of the hash, in bytes. The longest input consists of two IPv6
-/// addresses and two ports. The last bit of this input selects the last 32 bits of the key.
+/// Maximum length of the hash input, in bytes. The longest input consists of two IPv6 addresses and
+/// two ports. Its last bit selects the last 32 bits of the hash key.
 const INPUT_BYTES_MAX: usize = KEY_BYTES - 4;
 
 /// Hash key that gives both directions of a flow the same hash (S. Woo and K. Park, "Scalable TCP
@@ -35,8 +35,8 @@ pub const SYMMETRIC_KEY: [u8; KEY_BYTES] = {
     key
 };
 
-/// Table for one byte position in the hash input. For each byte value, it contains the contribution
-/// to the hash.
+/// Table for one byte position in the hash input. It contains the hash contribution of each byte
+/// value.
 type Table = [u32; 256];
 
 /// A Toeplitz hash with a fixed key.
@@ -63,17 +63,16 @@ pub struct Toeplitz {
 
 #[derive(Clone, Debug)]
 enum Tables {
-    /// Tables for any key. There is one table for each byte position of the input, with 36 KiB in
-    /// total.
+    /// Tables for any key, with one table per byte position of the input. They occupy 36 KiB.
     Positions(Box<[Table; INPUT_BYTES_MAX]>),
-    /// Tables for a key that repeats every 16 bits. There is one table for even byte positions and
-    /// one for odd byte positions, with 2 KiB in total.
+    /// Tables for a key that repeats every 16 bits. One table is for even byte positions, and one
+    /// for odd byte positions. They occupy 2 KiB.
     Period(Box<[Table; 2]>),
 }
 
 impl Toeplitz {
-    /// Creates a Toeplitz hash with the given key. A key that repeats every 16 bits needs smaller
-    /// tables than other keys.
+    /// Creates a Toeplitz hash with the given key. Tables are smaller for a key that repeats every
+    /// 16 bits.
     pub fn new(key: &[u8; KEY_BYTES]) -> Self {
         if key.chunks(2).all(|pair| pair == &key[..2]) {
             Self { tables: Tables::Period(Box::new([table(key, 0), table(key, 1)])) }
@@ -95,8 +94,8 @@ impl Toeplitz {
         Self { tables: Tables::Positions(tables) }
     }
 
-    /// Returns the hash of two IPv4 addresses and two ports. `None` gives the same hash as two
-    /// ports that are 0.
+    /// Returns the hash of two IPv4 addresses and two ports. The result for `None` equals the
+    /// result for two zero ports.
     #[inline(always)]
     pub fn hash_v4(&self, source: [u8; 4], destination: [u8; 4], ports: Option<(u16, u16)>) -> u32 {
         let (source_port, destination_port) = ports.unwrap_or_default();
@@ -116,8 +115,8 @@ impl Toeplitz {
         }
     }
 
-    /// Returns the hash of two IPv6 addresses and two ports. `None` gives the same hash as two
-    /// ports that are 0.
+    /// Returns the hash of two IPv6 addresses and two ports. The result for `None` equals the
+    /// result for two zero ports.
     #[inline]
     pub fn hash_v6(&self, source: [u8; 16], destination: [u8; 16], ports: Option<(u16, u16)>) -> u32 {
         let (source_port, destination_port) = ports.unwrap_or_default();
@@ -139,8 +138,8 @@ impl Toeplitz {
         }
     }
 
-    /// Returns the hash of the addresses and ports of a five-tuple. The protocol is not included.
-    /// Returns 0 if the two addresses have different IP versions, which does not happen in packets.
+    /// Returns the hash of the addresses and ports of a five-tuple. The protocol is ignored.
+    /// Returns 0 if one address is IPv4 and the other is IPv6, which does not happen in packets.
     #[inline(always)]
     pub fn hash_five_tuple(&self, tuple: &FiveTuple) -> u32 {
         let ports = Some((tuple.source_port, tuple.destination_port));
@@ -152,8 +151,7 @@ impl Toeplitz {
     }
 
     /// Returns the hash of the addresses and ports of a parsed frame. Returns 0 for a frame without
-    /// a five-tuple, such as a malformed frame or a frame that is not IP. A NIC returns 0 for such
-    /// frames too.
+    /// a five-tuple, such as an ARP frame. A NIC also returns 0 for such frames.
     #[inline(always)]
     pub fn hash_parsed(&self, parsed: &Parsed) -> u32 {
         match &parsed.five_tuple {
@@ -162,8 +160,7 @@ impl Toeplitz {
         }
     }
 
-    /// Parses a frame and returns the hash of its addresses and ports, as
-    /// [`hash_parsed`](Self::hash_parsed) does.
+    /// Parses a frame and returns the hash of its addresses and ports.
     #[inline]
     pub fn hash_frame(&self, frame: &[u8]) -> u32 {
         self.hash_parsed(&godwit_wire::parse(frame))
@@ -172,8 +169,8 @@ impl Toeplitz {
 
 /// Returns the table of the input byte at `position`.
 fn table(key: &[u8; KEY_BYTES], position: usize) -> Table {
-    // Each bit of the input byte selects a 32-bit part of the key. All eight parts lie within 40
-    // bits of the key.
+    // Each bit of the input byte selects 32 bits of the key. The eight selections together cover 40
+    // bits.
     let key_bits = key[position..position + 5].iter().fold(0u64, |bits, &byte| bits << 8 | u64::from(byte));
     let mut entries = [0; 256];
     for (value, entry) in entries.iter_mut().enumerate() {
@@ -213,10 +210,10 @@ mod tests {
         0xae, 0x7b, 0x30, 0xb4, 0x77, 0xcb, 0x2d, 0xa3, 0x80, 0x30, 0xf2, 0x0c, 0x6a, 0x42, 0xb7, 0x3b, 0xbe, 0xac, 0x01, 0xfa,
     ];
 
-    /// Test values from "Verifying the RSS hash calculation" in the Windows network driver
-    /// documentation of Microsoft. Each row contains the source address, source port, destination
-    /// address, destination port, the hash of the addresses, and the hash of the addresses and
-    /// ports.
+    /// Test values from "Verifying the RSS hash calculation" in Microsoft's documentation of
+    /// Windows network drivers. Each entry contains the source address and port, the destination
+    /// address and port, and two hashes. The first hash covers the addresses, and the second one
+    /// also covers the ports.
     #[rustfmt::skip]
     const SUITE: [(&str, u16, &str, u16, u32, u32); 8] = [
         ("66.9.149.187", 2794, "161.142.100.80", 1766, 0x323e8fc2, 0x51ccc178),
@@ -265,8 +262,8 @@ mod tests {
 
     #[test]
     fn symmetric_key_covers_all_buckets() {
-        // Different 16-bit inputs give different lower halves of the hash. They are therefore
-        // distributed evenly over any number of buckets that is a power of two.
+        // Each 16-bit input gives a different lower half of the hash. Any number of buckets that is
+        // a power of two is therefore evenly filled.
         let toeplitz = Toeplitz::symmetric();
         let mut seen = vec![false; 1 << 16];
         for port in 0..=u16::MAX {
@@ -279,7 +276,7 @@ mod tests {
     #[test]
     fn hashes_frames_by_their_five_tuple() {
         let toeplitz = Toeplitz::new(&SUITE_KEY);
-        // The first test value as the addresses and ports of a UDP datagram.
+        // UDP datagram with the addresses and ports of the first test value.
         #[rustfmt::skip]
         let mut frame = vec![
             0, 0, 0, 0, 0, 1, 0, 0, 0, 0, 0, 2, 0x08, 0x00,

@@ -1,5 +1,5 @@
-//! Table images contain the tables of a function as bytes. Kernels read these bytes, and the CPU
-//! may change them at the same time.
+//! Table images store a function's tables as bytes. Kernels read these bytes, and the CPU may
+//! change them at the same time.
 
 use std::ops::Range;
 use std::ptr::NonNull;
@@ -48,22 +48,21 @@ pub struct Image {
 }
 
 impl Image {
-    /// Creates a table image in `memory` without copying it. The memory is excluded from core
-    /// dumps. If the limit of locked memory permits it, the memory is also kept out of the swap
-    /// space.
+    /// Creates a table image in `memory` without a copy. The memory is excluded from core dumps. If
+    /// the limit for locked memory permits it, the memory is also excluded from swapping.
     pub fn new(memory: Memory) -> Self {
         memory.keep_private();
         Self { memory, holds_secrets: true }
     }
 
-    /// Creates a table image in `memory` for data that is not secret. The memory is not overwritten
-    /// when the image is dropped.
+    /// Creates a table image in `memory` for data that is not secret. Dropping the image does not
+    /// overwrite the memory.
     pub fn without_secrets(memory: Memory) -> Self {
         Self { memory, holds_secrets: false }
     }
 
-    /// Returns the address of the first byte, for devices. The address is valid for `len()` bytes
-    /// until the image is dropped. It is aligned to 64 bytes.
+    /// Returns the address of the first byte, for devices. The address is aligned to 64 bytes, and
+    /// is valid until the image is dropped.
     pub fn base(&self) -> NonNull<u8> {
         self.memory.base()
     }
@@ -90,7 +89,7 @@ impl Image {
     }
 
     /// Writes `value` to `count` successive 16-bit words in little-endian byte order, starting at
-    /// `offset`. Each store is atomic and is ordered after all earlier writes.
+    /// `offset`. Each store is atomic, and becomes visible after all earlier writes.
     ///
     /// # Panics
     /// Panics if the words do not lie within the image, or if `offset` is not a multiple of the
@@ -144,7 +143,7 @@ impl Image {
         u64::from_le(self.word::<AtomicU64>(offset).load(Ordering::Relaxed))
     }
 
-    /// Returns a reference to the word at `offset`. `T` is an atomic integer type.
+    /// Returns a reference to the word at `offset`, as an atomic integer.
     fn word<T: Word>(&self, offset: usize) -> &T {
         let bytes = size_of::<T>();
         let fits = offset.is_multiple_of(bytes) && offset.checked_add(bytes).is_some_and(|end| end <= self.len());
@@ -155,8 +154,7 @@ impl Image {
         unsafe { &*self.memory.base().as_ptr().add(offset).cast::<T>() }
     }
 
-    /// Overwrites a range of bytes with zeros. The rules for [`Image::write`] apply to this method
-    /// too.
+    /// Overwrites a range of bytes with zeros. The rules for [`Image::write`] also apply here.
     ///
     /// # Panics
     /// Panics if the range of bytes does not lie within the image.
@@ -196,7 +194,7 @@ impl std::fmt::Debug for Image {
     }
 }
 
-/// Reference to the table image of a function, which is passed to devices.
+/// Reference to the table image of a function, for devices.
 #[derive(Clone, Copy, Debug)]
 pub enum ImageRef<'a> {
     /// A table image that never changes.
@@ -219,8 +217,7 @@ impl ImageRef<'_> {
         self.len() == 0
     }
 
-    /// Returns the address of the first byte, for kernels. The address is null if the image is
-    /// empty.
+    /// Returns the address of the first byte, for kernels. An empty image has a null address.
     pub fn as_ptr(&self) -> *const u8 {
         match self {
             _ if self.is_empty() => std::ptr::null(),
@@ -229,7 +226,7 @@ impl ImageRef<'_> {
         }
     }
 
-    /// Copies bytes from the image to `out`, starting at `offset` in the image.
+    /// Fills `out` with bytes of the image, starting at `offset`.
     ///
     /// # Panics
     /// Panics if the range of bytes does not lie within the image.

@@ -41,8 +41,7 @@ pub use scan::{Extents, Scan, are_in_order, extents, scan, scan_all, select, ver
 pub use stack::wipe_stack;
 pub use steering::{BUCKETS, SteerKey, Steering};
 
-/// An error that occurs when packet memory is set up. Functions that process packets never return
-/// it.
+/// Error during the setup of packet memory. Functions that process packets never return it.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
     /// The machine does not have enough memory.

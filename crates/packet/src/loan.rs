@@ -40,11 +40,10 @@ pub struct Loan {
     /// Identifier of the region, which is unique in the process.
     pub(crate) region: u64,
     pub(crate) buffers: Vec<Descriptor>,
-    /// Number of packets that the borrowing thread has passed to a port. Their buffers become free
-    /// when the port has sent the packets.
+    /// Number of packets that the borrowing thread has passed to ports. The buffers of these
+    /// packets become free after the transmission.
     pub(crate) handed_over: usize,
-    /// Buffers that a port has returned. Each number is an offset in the arena, in units of 64
-    /// bytes.
+    /// Buffers that a port has returned, as offsets in the arena in units of 64 bytes.
     pub(crate) reclaimed: Vec<u32>,
 }
 
@@ -60,14 +59,14 @@ impl Loan {
     }
 }
 
-/// Set of 64-byte units in the packet memory of a worker. An empty set allocates no memory.
+/// Set of 64-byte units in a worker's packet memory. An empty set allocates no memory.
 #[derive(Debug, Default)]
 pub(crate) struct Units {
     words: Vec<u64>,
 }
 
 impl Units {
-    /// Allocates memory for a set of `units` units, unless it is already allocated.
+    /// Allocates memory for a set of `units` units, if this has not happened yet.
     pub(crate) fn reserve(&mut self, units: usize) {
         if self.words.is_empty() {
             self.words.resize(units.div_ceil(64), 0);
@@ -96,8 +95,8 @@ impl Units {
         self.words.get(unit / 64).is_some_and(|word| word >> (unit % 64) & 1 != 0)
     }
 
-    /// Adds a 64-byte unit to the set. Returns false if the set already contains the unit, or if
-    /// the unit is outside the range of the set.
+    /// Adds a 64-byte unit to the set. Returns false if the unit is already in the set or outside
+    /// the set's range.
     #[inline(always)]
     pub(crate) fn add(&mut self, unit: usize) -> bool {
         let Some(word) = self.words.get_mut(unit / 64) else { return false };
@@ -107,7 +106,7 @@ impl Units {
         is_new
     }
 
-    /// Removes a 64-byte unit from the set. Returns false if the set does not contain the unit.
+    /// Removes a 64-byte unit from the set. Returns false if the unit is not in the set.
     #[inline(always)]
     pub(crate) fn take(&mut self, unit: usize) -> bool {
         let Some(word) = self.words.get_mut(unit / 64) else { return false };
@@ -117,7 +116,7 @@ impl Units {
         was_there
     }
 
-    /// Returns whether the set contains at least one of the `count` units that start at `first`.
+    /// Returns whether the set contains any of the `count` units from `first` on.
     #[inline]
     pub(crate) fn any(&self, first: usize, count: usize) -> bool {
         if self.words.is_empty() {
@@ -128,7 +127,7 @@ impl Units {
         found
     }
 
-    /// Returns whether the set contains all of the `count` units that start at `first`.
+    /// Returns whether the set contains all `count` units from `first` on.
     pub(crate) fn all(&self, first: usize, count: usize) -> bool {
         let mut all = !self.words.is_empty();
         each_word(first, count, |word, mask| all &= self.words.get(word).is_some_and(|bits| bits & mask == mask));
@@ -136,8 +135,8 @@ impl Units {
     }
 }
 
-/// Calls `with` for each 64-bit word that contains bits of a range of units. The mask selects the
-/// bits of the word that are in the range.
+/// Calls `with` for each 64-bit word of the set that contains bits of a range. The mask selects
+/// these bits.
 #[inline]
 fn each_word(first: usize, count: usize, mut with: impl FnMut(usize, u64)) {
     let (mut at, end) = (first, first + count);
@@ -153,8 +152,8 @@ fn each_word(first: usize, count: usize, mut with: impl FnMut(usize, u64)) {
     }
 }
 
-/// Buffers that a thread has borrowed from the region of a worker. The thread reads the frames in
-/// these buffers and never writes to them.
+/// Buffers that a thread has borrowed from a worker's region. The thread only reads the frames in
+/// these buffers.
 #[derive(Debug)]
 pub struct Borrower {
     memory: Arc<Memory>,
@@ -168,9 +167,9 @@ pub struct Borrower {
     handed_over: usize,
     /// Buffers that ports have returned since the last call of [`Borrower::returned`].
     reclaimed: Vec<u32>,
-    /// Empty vector that is kept, so that its memory can be reused.
+    /// Empty vector, whose memory a later loan reuses.
     spare: Vec<Descriptor>,
-    /// Empty vector that is kept, so that its memory can be reused.
+    /// Empty vector, whose memory a later loan reuses.
     spare_reclaimed: Vec<u32>,
 }
 
@@ -192,7 +191,7 @@ impl Borrower {
         }
     }
 
-    /// Takes over the buffers of a loan.
+    /// Accepts the buffers of a loan.
     ///
     /// # Panics
     /// Panics if the buffers belong to the region of another worker.
@@ -225,8 +224,8 @@ impl Borrower {
         }
     }
 
-    /// Marks a buffer as no longer needed. The next [`Loan`] from [`Borrower::returned`] contains
-    /// the buffer and returns it to its region.
+    /// Releases a buffer that is no longer needed. The next [`Loan`] from [`Borrower::returned`]
+    /// returns the buffer to its region.
     ///
     /// # Panics
     /// Panics if this thread has not borrowed the buffer.
@@ -253,7 +252,7 @@ impl Borrower {
     }
 
     /// Takes a buffer back from a port after the port has sent the packet, as [`Region::reclaim`]
-    /// does. The buffer's region checks later that the port really held the buffer.
+    /// does. The region checks later that the port held the buffer.
     #[inline]
     pub fn reclaim(&mut self, buffer: u32) {
         self.reclaimed.push(buffer);
@@ -295,7 +294,7 @@ pub enum Outgoing<'a> {
 }
 
 impl Outgoing<'_> {
-    /// Returns the frame of a packet.
+    /// Returns the frame of an outgoing packet.
     ///
     /// # Panics
     /// Panics if the sending thread does not own or borrow the buffer.
@@ -316,7 +315,7 @@ impl Outgoing<'_> {
         }
     }
 
-    /// Passes a packet to a port that sends it later. The packet is no longer in flight, but its
+    /// Passes a packet to a port that sends it later. The packet no longer counts as in flight. Its
     /// buffer is not free until [`reclaim`](Outgoing::reclaim) is called.
     ///
     /// # Panics
@@ -401,7 +400,7 @@ mod tests {
             assert!(panics(|| region.frame(&lent).len()));
             assert!(panics(|| region.buffer_mut(&lent).len()));
             assert!(panics(|| region.lend([&lent])));
-            // The descriptor is invalid, because it starts one unit after the start of the buffer.
+            // The descriptor is invalid, because it does not start at the start of a buffer.
             let overlapping = Descriptor { buffer: lent.buffer + 1, room: 1, head: 0, length: 1, ..lent };
             assert!(!region.contains(&overlapping) && region.contains(&kept));
             assert!(panics(|| borrower.frame(&lent).len()));
@@ -429,8 +428,8 @@ mod tests {
         regions[1].take_back(loan);
     }
 
-    /// Checks that no frame is lost or corrupted if one thread reads frames while another thread
-    /// writes other frames.
+    /// Checks that frames stay intact if one thread reads frames while another thread writes other
+    /// frames.
     #[test]
     fn frames_cross_threads_intact() {
         let mut region = region(Layout::Dense);

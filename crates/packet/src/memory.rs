@@ -1,4 +1,4 @@
-//! Allocates contiguous memory. The memory consists of huge pages if possible.
+//! Allocates contiguous memory, with huge pages if possible.
 
 use std::any::Any;
 use std::ops::{Deref, DerefMut};
@@ -11,9 +11,9 @@ const HUGEPAGE_BYTES: usize = 2 << 20;
 /// Kind of pages that hold a [`Memory`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Backing {
-    /// The memory consists of reserved huge pages (`vm.nr_hugepages`).
+    /// Huge pages that the system administrator has reserved (`vm.nr_hugepages`).
     Hugetlb,
-    /// Ordinary memory, for which the program has requested transparent huge pages from the kernel.
+    /// Ordinary pages. The program has asked the kernel to combine them to transparent huge pages.
     Transparent,
     /// The memory was allocated by a device driver.
     Device,
@@ -45,8 +45,8 @@ unsafe impl Send for Memory {}
 unsafe impl Sync for Memory {}
 
 impl Memory {
-    /// Maps `bytes` bytes of memory, which are initially zero. `what` is the purpose of the memory
-    /// for error messages.
+    /// Maps `bytes` bytes of memory, which are initially zero. Error messages contain `what`, the
+    /// purpose of the memory.
     ///
     /// # Errors
     /// Returns [`Error::Memory`] if the machine has too little memory.
@@ -62,8 +62,7 @@ impl Memory {
             let backing = Backing::Hugetlb;
             return Ok(Self { base, bytes, backing, owner: Owner::Mapping { base, bytes: rounded } });
         }
-        // Map one huge page more than needed, because the start is moved to the next boundary of a
-        // huge page.
+        // The start moves up to a huge-page boundary, so the mapping needs one more huge page.
         let mapped_bytes = rounded + HUGEPAGE_BYTES;
         let mapped_base = map(mapped_bytes, 0).map_err(refuse)?;
         let skip = mapped_base.as_ptr().align_offset(HUGEPAGE_BYTES);
@@ -87,8 +86,8 @@ impl Memory {
         Self { base, bytes, backing: Backing::Device, owner: Owner::Other(owner) }
     }
 
-    /// Excludes the memory from core dumps, and keeps its pages out of the swap space. Memory from
-    /// a device driver is not changed, because the driver controls its mapping.
+    /// Excludes the memory from core dumps and from swapping. Memory from a device driver is not
+    /// changed, because the driver controls its mapping.
     ///
     /// Returns whether the pages are locked in memory. The limit of locked memory (RLIMIT_MEMLOCK)
     /// may prevent this.
@@ -101,9 +100,9 @@ impl Memory {
         is_excluded && unsafe { libc::mlock2(base, bytes, libc::MLOCK_ONFAULT as _) } == 0
     }
 
-    /// Returns the owner of the memory if a device driver allocated it. Returns `None` for memory
-    /// that the process mapped itself. A driver uses the returned value to recognise memory that it
-    /// has allocated.
+    /// Returns the owner of memory that a device driver allocated. Returns `None` for memory that
+    /// the process mapped itself. A driver uses the returned value to recognise memory that it has
+    /// allocated.
     pub fn owner(&self) -> Option<&(dyn Any + Send + Sync)> {
         match &self.owner {
             Owner::Mapping { .. } => None,
@@ -111,14 +110,13 @@ impl Memory {
         }
     }
 
-    /// Returns the address of the first byte. The address is valid for `len()` bytes until this
-    /// value is dropped.
+    /// Returns the address of the first byte. The address is valid until this value is dropped.
     pub fn base(&self) -> NonNull<u8> {
         self.base
     }
 
     /// Returns the size of the memory in bytes. Unlike `len()`, this method creates no reference to
-    /// the bytes, because workers may be writing to them.
+    /// the bytes, which workers may be changing.
     pub fn bytes(&self) -> usize {
         self.bytes
     }
@@ -179,10 +177,10 @@ fn map(bytes: usize, flags: libc::c_int) -> std::io::Result<NonNull<u8>> {
     NonNull::new(address.cast()).ok_or_else(std::io::Error::last_os_error)
 }
 
-/// Returns the number of bytes of memory that the kernel reports as available.
+/// Returns the number of memory bytes that the kernel reports as available.
 ///
-/// The program checks this number before it allocates memory. Without this check, the kernel may
-/// grant too much memory, and its OOM killer may end the program later during operation.
+/// The program checks this number before an allocation. Otherwise, the kernel might grant too much
+/// memory, and its OOM killer might end the program later.
 fn memory_available_bytes() -> usize {
     let Ok(text) = std::fs::read_to_string("/proc/meminfo") else {
         return usize::MAX;

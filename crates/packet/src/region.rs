@@ -1,5 +1,5 @@
-//! A region is the part of the packet memory that one worker owns. Workers do not share regions, so
-//! a region needs no locks and no atomic operations.
+//! A region is the packet memory of one worker. Workers do not share regions, so a region needs no
+//! locks and no atomic operations.
 
 mod bulk;
 mod dense;
@@ -42,42 +42,39 @@ pub struct Region {
     start: usize,
     bytes: usize,
     headroom_bytes: usize,
-    /// Number of tailroom bytes after a frame, indexed by the frame length modulo 16.
+    /// Tailroom in bytes for each frame length modulo 16.
     tailroom_bytes: [usize; 16],
     frame_bytes_max: usize,
     buffers: Buffers,
     allocated: usize,
     quarantined: usize,
-    /// Number of buffers that ports do not get for received frames.
+    /// Number of buffers that ports cannot use for received frames.
     reserve: usize,
     /// Identifier of the region, which is unique in the process.
     id: u64,
-    /// Set of the 64-byte units that belong to buffers that other threads or ports hold.
+    /// Set of 64-byte units in buffers that other threads or ports hold.
     ///
-    /// In the layout `slots`, the set contains only the first unit of such a buffer. It also always
-    /// contains every unit at which no buffer starts, because descriptors that start there are
-    /// invalid.
+    /// In the layout `slots`, the set contains only the first unit of such a buffer. It also
+    /// contains all units at which no buffer starts, because descriptors must not start there.
     lent: Units,
     /// Number of buffers that ports hold to receive or send frames.
     ///
     /// The number can be negative for a short time. A port may return a buffer before the sending
-    /// thread has reported that the port held it.
+    /// thread has reported the transfer to the port.
     in_ports: isize,
-    /// Distance in bytes between the starts of two adjacent buffers. It is 0 in the layout `dense`,
-    /// in which buffers have different sizes.
+    /// Distance in bytes from one buffer to the next. The layout `dense` has 0 here, because its
+    /// buffers have different sizes.
     slot_bytes: usize,
-    /// Quotient of 2^64 and the number of 64-byte units per buffer slot, rounded up. It is 0 if a
-    /// slot has one unit.
-    ///
-    /// A multiplication by this quotient replaces a slow division.
+    /// Factor that replaces a slow division by the number of 64-byte units per buffer. It is 2^64
+    /// divided by this number, rounded up. It is 0 for one unit per buffer.
     slot_inverse: u64,
     /// Size of the largest buffer, in units of 64 bytes.
     room_max: u8,
-    /// Number of bytes before each buffer that belong to a port's driver.
+    /// Number of bytes before each buffer that only a port's driver accesses.
     prefix_bytes: usize,
-    /// Empty vector that is kept, so that the next loan can reuse its memory.
+    /// Empty vector, whose memory the next loan reuses.
     spare: Vec<Descriptor>,
-    /// Empty vector that is kept, so that the next loan can reuse its memory.
+    /// Empty vector, whose memory the next loan reuses.
     spare_reclaimed: Vec<u32>,
 }
 
@@ -89,7 +86,7 @@ enum Buffers {
 }
 
 /// Stack of free buffers. The buffer that was freed last is used first, because it is still in the
-/// cache.
+/// core's cache.
 #[derive(Debug)]
 struct Slots {
     free: Vec<u32>,
@@ -170,8 +167,8 @@ impl Region {
 
     /// Copies a packet into a new buffer.
     ///
-    /// In the new buffer, the frame starts after the headroom if it fits there. Otherwise, it
-    /// starts at the same offset as in the original buffer. Returns `None` if no buffer is free.
+    /// The copied frame starts after the headroom if it fits there. Otherwise, it starts at the
+    /// same offset as in the original buffer. Returns `None` if no buffer is free.
     ///
     /// # Panics
     /// Panics if the descriptor does not name a buffer of this region, or if the buffer is lent.
@@ -180,8 +177,8 @@ impl Region {
             outside(*packet);
         }
         let length = usize::from(packet.length);
-        // The frame may be longer than any received frame, because functions can add headers and
-        // trailers.
+        // Functions can add headers and trailers, so the frame may be longer than any received
+        // frame.
         let copy = self.allocate(length.min(self.frame_bytes_max))?;
         let fits = |head: u16| usize::from(head) + length <= copy.room_bytes();
         let head = [copy.head, packet.head].into_iter().find(|head| fits(*head));
@@ -217,7 +214,7 @@ impl Region {
         }
     }
 
-    /// Frees several buffers. This is fastest if the buffers are in the order of their allocation.
+    /// Frees several buffers. The order of their allocation is the fastest order.
     #[inline]
     pub fn release_all(&mut self, packets: &[impl AsRef<Descriptor>]) {
         debug_assert!(self.allocated >= packets.len(), "a buffer was returned twice");
@@ -227,7 +224,7 @@ impl Region {
                 let start = self.start / BUFFER_UNIT_BYTES;
                 let unit = |buffer: u32| buffer as usize - start;
                 match adjacent(packets) {
-                    // Adjacent buffers are freed together, as if they were one large buffer.
+                    // Adjacent buffers are freed together, like one large buffer.
                     Some((buffer, units)) if !dense.begins_within(unit(buffer), units) => {
                         dense.release(unit(buffer), units);
                     }
@@ -245,15 +242,15 @@ impl Region {
 
     /// Removes a buffer from use. The buffer counts as freed, but no later packet uses it.
     ///
-    /// This method replaces [`Region::release`] if a device that no longer responds may still write
-    /// to the buffer.
+    /// A worker calls this method instead of [`Region::release`] for a buffer of a device that no
+    /// longer responds. Such a device may still write to the buffer.
     #[cold]
     pub fn quarantine(&mut self, descriptor: &Descriptor) {
         debug_assert!(self.contains(descriptor));
         debug_assert!(self.allocated > 0, "a buffer was returned twice");
         self.allocated -= 1;
         self.quarantined += 1;
-        // In the layout `slots`, a buffer that is not in the free list is never allocated again.
+        // The layout `slots` needs no action, because only buffers in the free list are allocated.
         if let Buffers::Dense(dense) = &mut self.buffers {
             let unit = descriptor.buffer as usize - self.start / BUFFER_UNIT_BYTES;
             dense.quarantine(unit, u32::from(descriptor.room));
@@ -266,7 +263,7 @@ impl Region {
     }
 
     /// Returns whether this region can still provide a buffer for a frame of maximum length. It
-    /// cannot if nearly all of its memory was removed from use ([`Region::quarantine`]).
+    /// cannot if nearly all of its memory is quarantined ([`Region::quarantine`]).
     pub fn is_usable(&self) -> bool {
         match &self.buffers {
             Buffers::Slots(slots) => slots.free.len() + self.allocated + self.in_ports() > 0,
@@ -280,15 +277,14 @@ impl Region {
         }
     }
 
-    /// Keeps `packets` buffers free for copies and fragments. Ports do not get them by
-    /// [`Region::post`]. A worker also receives no packets that would need them
-    /// ([`Region::free_for_arrivals`]).
+    /// Keeps `packets` buffers free for copies and fragments. [`Region::post`] gives none of these
+    /// buffers to ports. [`Region::free_for_arrivals`] does not count them.
     pub fn set_reserve(&mut self, packets: usize) {
         self.reserve = packets;
     }
 
-    /// Returns the number of frames of maximum length for which buffers are free. In layout
-    /// [`Layout::Dense`], free memory may be split, so that fewer buffers are available.
+    /// Returns the number of free buffers for frames of maximum length. In layout
+    /// [`Layout::Dense`], the number is an upper bound, because free memory may be split.
     pub fn free_packets(&self) -> usize {
         match &self.buffers {
             Buffers::Slots(slots) => slots.free.len(),
@@ -302,7 +298,7 @@ impl Region {
         }
     }
 
-    /// Returns the number of packets that a worker may receive without use of the reserve.
+    /// Returns the number of packets that a worker may receive without the reserved buffers.
     #[inline]
     pub fn free_for_arrivals(&self) -> usize {
         if self.reserve == 0 { usize::MAX } else { self.free_packets().saturating_sub(self.reserve) }
@@ -319,7 +315,7 @@ impl Region {
         self.frame_bytes_max
     }
 
-    /// Creates a borrower, through which another thread can access buffers of this region.
+    /// Creates a borrower, through which another thread accesses lent buffers.
     pub fn borrower(&self) -> Borrower {
         Borrower::new(Arc::clone(&self.memory), self.id, self.start, self.bytes)
     }
@@ -344,8 +340,8 @@ impl Region {
         Loan { region: self.id, buffers, handed_over: 0, reclaimed: std::mem::take(&mut self.spare_reclaimed) }
     }
 
-    /// Returns whether this region has ever lent a buffer to another thread or a port. If it has
-    /// not, all its buffers are accessible.
+    /// Returns whether this region has ever lent a buffer to a thread or a port. Otherwise, all its
+    /// buffers are accessible.
     pub fn is_lending(&self) -> bool {
         !self.lent.is_unused()
     }
@@ -393,7 +389,7 @@ impl Region {
         if self.slot_bytes > 0 { self.lent.has(unit) } else { self.lent.any(unit, usize::from(room)) }
     }
 
-    /// Returns how many 64-byte units are added to the set [`Region::lent`] when a buffer is lent.
+    /// Returns the number of 64-byte units that a lent buffer adds to the set [`Region::lent`].
     #[inline(always)]
     fn marks(&self, room: u8) -> usize {
         if self.slot_bytes > 0 { 1 } else { usize::from(room) }
@@ -422,8 +418,7 @@ impl Region {
             && usize::from(descriptor.head) + usize::from(descriptor.length) <= descriptor.room_bytes()
     }
 
-    /// Returns the index of the first 64-byte unit of a buffer. The index is relative to the start
-    /// of the region.
+    /// Returns the index of a buffer's first 64-byte unit, counted from the start of the region.
     #[inline(always)]
     fn unit(&self, descriptor: &Descriptor) -> usize {
         (descriptor.buffer as usize).wrapping_sub(self.start / BUFFER_UNIT_BYTES)
@@ -459,8 +454,8 @@ impl Region {
         unsafe { self.frame_unchecked(descriptor) }
     }
 
-    /// Returns the frames of several packets for reading. All descriptors are checked together,
-    /// which is faster than separate checks.
+    /// Returns the frames of several packets for reading. One check of all descriptors is faster
+    /// than separate checks.
     ///
     /// # Panics
     /// Panics if a descriptor does not name a buffer of this region, or if its buffer is lent.
@@ -528,8 +523,7 @@ impl Region {
         }
     }
 
-    /// Returns the base address of the arena. The offsets in packet descriptors are relative to
-    /// this address.
+    /// Returns the base address of the arena. Packet descriptors contain offsets from this address.
     ///
     /// A device may access only buffers of this region that are not lent. The worker must have
     /// submitted the packets to the device, or the device's code must hold `&mut Region`.
@@ -537,8 +531,7 @@ impl Region {
         self.memory.base().as_ptr()
     }
 
-    /// Returns the offset of the region in the arena, and the size of the region. Both are in
-    /// bytes.
+    /// Returns the offset of the region in the arena and the size of the region, in bytes.
     pub fn extent(&self) -> (usize, usize) {
         (self.start, self.bytes)
     }
@@ -546,8 +539,8 @@ impl Region {
 
 /// Panics with a message that contains the descriptor.
 ///
-/// The function is never inlined, and it takes the descriptor by value. A reference would force the
-/// compiler to keep every descriptor in memory. Each packet would then wait for a load.
+/// The descriptor is passed by value, because a reference would force the compiler to keep every
+/// descriptor in memory. Each packet would then wait for a load.
 #[cold]
 #[inline(never)]
 pub(crate) fn outside(descriptor: Descriptor) -> ! {

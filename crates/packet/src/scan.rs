@@ -1,7 +1,7 @@
 //! Checks many packet descriptors in one pass, before any code accesses the packets.
 //!
-//! On processors with AVX2, each step of the scan checks eight descriptors, because a core that
-//! feeds a GPU has about three nanoseconds per packet.
+//! A core that feeds a GPU has about three nanoseconds per packet. With AVX2, each step therefore
+//! checks eight descriptors.
 
 use godwit_abi::{BUFFER_UNIT_BYTES, Descriptor};
 
@@ -14,16 +14,16 @@ pub use select::select;
 pub(crate) use summary::adjacent;
 pub use summary::{Extents, are_in_order, extents, verdict_of_all};
 
-/// Summary of several packet descriptors. Buffer positions and buffer sizes are in units of 64
-/// bytes. Offsets and lengths of frames are in bytes.
+/// Summary of several packet descriptors. The fields for buffers count units of 64 bytes. The
+/// fields for frames count bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Scan {
     /// Position of the first buffer in the packet memory.
     pub first: u32,
     /// Position of the last buffer in the packet memory.
     pub last: u32,
-    /// Position of the end of the last buffer. It has 64 bits, so that even an invalid descriptor
-    /// causes no overflow.
+    /// Position of the end of the last buffer. With 64 bits, even an invalid descriptor causes no
+    /// overflow.
     pub end: u64,
     /// Total size of all buffers.
     pub units: u64,
@@ -31,12 +31,11 @@ pub struct Scan {
     pub room: u32,
     /// Smallest offset of a frame in its buffer.
     pub head: u32,
-    /// Largest distance from the start of a buffer to the end of its frame.
+    /// Largest end of a frame, counted from the start of its buffer.
     pub frame_end: u32,
-    /// Total number of frame bytes that a function reads. It reads at most a fixed number of bytes
-    /// of each frame.
+    /// Total number of frame bytes that a function reads, with a limit per frame.
     pub read_bytes: u64,
-    /// Whether the frame of at least one descriptor ends after its buffer.
+    /// Whether any frame ends after its buffer.
     pub beyond: bool,
 }
 
@@ -53,7 +52,7 @@ impl Scan {
         beyond: false,
     };
 
-    /// Returns the combined summary of these descriptors and other descriptors.
+    /// Combines this summary with the summary of other descriptors.
     #[cfg(target_arch = "x86_64")]
     fn join(&mut self, other: &Self) {
         self.first = self.first.min(other.first);
@@ -82,8 +81,7 @@ impl Scan {
     }
 }
 
-/// Minimum number of packets for which the AVX2 version is used. For fewer packets, the scalar
-/// version is faster.
+/// Minimum number of packets for the AVX2 version. The scalar version is faster for fewer packets.
 const EIGHTS_PACKETS_MIN: usize = 6;
 
 /// Summarizes packet descriptors for a function that reads at most `reads_bytes` bytes of each
@@ -147,8 +145,8 @@ mod tests {
             cuts.sort_unstable();
             let slices = || cuts.windows(2).map(|cut| &descriptors[cut[0]..cut[1]]);
             let slow = scan_each(slices(), reads_bytes);
-            // If a buffer lies at the end of the 32-bit range, the AVX2 version returns only a
-            // lower bound for `end`.
+            // For a buffer at the end of the 32-bit range, the AVX2 version returns only a lower
+            // bound for `end`.
             let known = |scan: Scan| if scan.last > u32::MAX - 0xff { Scan { end: 0, ..scan } } else { scan };
             let mut results = vec![scan(&descriptors, reads_bytes), scan_all(slices(), reads_bytes)];
             #[cfg(target_arch = "x86_64")]

@@ -25,21 +25,20 @@
 
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
-/// Four integers in half a cache line. One AVX2 instruction can compare all of them with a number.
+/// Four integers in half a cache line. One AVX2 instruction compares all of them with a number.
 #[derive(Debug, Default)]
 #[repr(C, align(32))]
 pub struct Four(pub [AtomicU64; 4]);
 
 /// Instruction set for which a loop is compiled.
 pub trait Isa: Copy {
-    /// Compares four integers with `number`. If the integer with index `i` is equal, bit `i` of the
-    /// result is set. The integers are loaded separately and in any order, with relaxed atomic
-    /// loads.
+    /// Compares four integers with `number`. Bit `i` of the result is set if integer `i` is equal.
+    /// Each integer is read by a relaxed atomic load, in any order.
     fn equal(self, four: &Four, number: u64) -> u32;
 }
 
-/// A loop that is compiled once for each instruction set ([`Isa`]). The method `run`, and all
-/// functions that it calls for each packet, must be `#[inline(always)]`.
+/// A loop that is compiled once for each instruction set ([`Isa`]). The method `run` must be
+/// `#[inline(always)]`, like all functions that it calls for each packet.
 pub trait Vectorized {
     /// Result of the loop.
     type Output;
@@ -71,8 +70,8 @@ struct Scalar;
 impl Isa for Scalar {
     #[inline(always)]
     fn equal(self, four: &Four, number: u64) -> u32 {
-        // All four integers are compared without a branch, because the processor cannot predict
-        // which one matches.
+        // The comparison has no branch, because the processor cannot predict which integer is
+        // equal.
         let same = |index: usize| u32::from(four.0[index].load(Relaxed) == number) << index;
         same(0) | same(1) | same(2) | same(3)
     }
@@ -92,8 +91,8 @@ mod x86 {
             && std::is_x86_feature_detected!("movbe")
     }
 
-    /// A value of this type proves that the processor has AVX2. Only the function `run_avx2`
-    /// creates such a value.
+    /// Proves that the processor has AVX2. Only the function `run_avx2` creates a value of this
+    /// type.
     #[derive(Clone, Copy)]
     struct Avx2(());
 
@@ -147,8 +146,8 @@ mod tests {
         #[test]
         fn all_versions_return_the_same(numbers in prop::collection::vec((any::<[u64; 4]>(), 0..5_usize), 0..40)) {
             let fours: Vec<Four> = numbers.iter().map(|(four, _)| Four(four.map(AtomicU64::new))).collect();
-            // Each test searches for one of the four integers, or for a number that is probably not
-            // among them.
+            // Each test searches for one of the four integers, or for a number that is probably
+            // missing.
             let keys: Vec<u64> = numbers.iter().map(|(four, index)| four.get(*index).copied().unwrap_or(7)).collect();
             let expected = run_scalar(Compare(&fours, &keys));
             prop_assert_eq!(&run(Compare(&fours, &keys)), &expected);

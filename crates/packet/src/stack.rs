@@ -4,17 +4,17 @@ use std::hint::black_box;
 
 use zeroize::Zeroize;
 
-/// Size of the stack area that is overwritten with zeros, in words of 8 bytes. Kernels and their
-/// key setup use less stack.
+/// Size of the overwritten stack area, in words of 8 bytes. Kernels and their key setup use less
+/// stack.
 const WORDS: usize = 8192;
 
-/// Overwrites 64 KiB of stack below the caller's stack frame, and the vector registers, with zeros.
+/// Overwrites 64 KiB of stack below the caller's stack frame with zeros. Also overwrites the vector
+/// registers.
 ///
-/// Functions that were called before may have left parts of keys there. The call takes a few
-/// microseconds.
+/// Earlier function calls may have left parts of keys there. The call takes a few microseconds.
 ///
-/// The registers are overwritten too, because the dynamic linker may save all registers to the
-/// stack. It does this when a library function is called for the first time.
+/// The registers matter because the dynamic linker may save them to the stack. It does so during
+/// the first call of a library function.
 #[inline(never)]
 pub fn wipe_stack() {
     wipe_vectors();

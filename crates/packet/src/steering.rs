@@ -1,5 +1,5 @@
-//! Selects the worker that processes each packet. It distributes packets by flow hash in software,
-//! like receive-side scaling (RSS) in a NIC.
+//! Selects the worker for each packet by the packet's flow hash. This is receive-side scaling (RSS)
+//! in software.
 
 use std::sync::Arc;
 
@@ -7,18 +7,17 @@ use godwit_wire::Parsed;
 
 use crate::flow::Toeplitz;
 
-/// Number of hash buckets. A typical NIC has the same number of entries in its RSS indirection
-/// table.
+/// Number of hash buckets. The RSS indirection table of a typical NIC has the same size.
 pub const BUCKETS: usize = 128;
 
-/// Computes a key that selects the worker of a packet. The same worker processes all packets with
-/// the same key.
+/// Computes a steering key, which selects the worker of a packet. All packets with the same
+/// steering key go to the same worker.
 ///
-/// A function provides such a key if several flows share its state. For example, all flows through
-/// one IPsec SA share the state of the SA.
+/// A packet-processing function provides this key if several flows share state. For example, all
+/// flows through one IPsec SA share the state of the SA.
 pub trait SteerKey: Send + Sync {
-    /// Returns the key of a packet. Returns `flow_hash` if the packet's flow shares no state with
-    /// other flows.
+    /// Returns the steering key of a packet. If the packet's flow shares no state with other flows,
+    /// this key is `flow_hash`.
     fn steer_key(&self, frame: &[u8], parsed: &Parsed, flow_hash: u32) -> u32;
 }
 
@@ -43,7 +42,7 @@ pub struct Steering {
 
 impl Steering {
     /// Distributes the hash buckets evenly over `workers` workers, at least one. If `key` is given,
-    /// its keys replace the flow hash of packets.
+    /// its steering keys replace the flow hashes.
     pub fn new(workers: usize, key: Option<Arc<dyn SteerKey>>) -> Self {
         Self { toeplitz: Toeplitz::symmetric(), workers: workers.max(1), key }
     }
@@ -63,8 +62,8 @@ impl Steering {
         self.worker_of(self.bucket(frame, parsed, flow_hash))
     }
 
-    /// Returns the index of the hash bucket of a packet, which is below [`BUCKETS`]. The index does
-    /// not depend on the number of workers.
+    /// Returns the index of the packet's hash bucket, below [`BUCKETS`]. The number of workers does
+    /// not change the index.
     #[inline]
     pub fn bucket(&self, frame: &[u8], parsed: &Parsed, flow_hash: u32) -> usize {
         let key = match &self.key {

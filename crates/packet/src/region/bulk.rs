@@ -4,15 +4,14 @@ use super::dense::aligned;
 use super::{Buffers, Region};
 use crate::{BUFFER_UNIT_BYTES, Descriptor};
 
-/// Maximum size of buffers that are prefetched completely, in units of 64 bytes. Only the cache
-/// lines for the headers are prefetched if a buffer is larger.
+/// Maximum size of completely prefetched buffers, in units of 64 bytes. For larger buffers, only
+/// the header cache lines are prefetched.
 const FETCHED_UNITS_MAX: u8 = 4;
-/// Distance in bytes by which buffers of up to [`FETCHED_UNITS_MAX`] units are prefetched ahead of
-/// the writes.
+/// Prefetch distance in bytes for buffers of up to [`FETCHED_UNITS_MAX`] units.
 const FETCHED_AHEAD_BYTES: usize = 2048;
 
 impl Region {
-    /// Number of packets by which the cache lines for headers are prefetched ahead of the writes. A
+    /// Prefetch distance in packets for the header cache lines of packets that will be written. A
     /// core writes about this many packets during one memory access.
     ///
     /// In the benchmark `worker_cost imix`, a distance of 8 packets was slower, and a distance of
@@ -61,7 +60,7 @@ impl Region {
     }
 
     /// Allocates buffers for `count` frames of the same length, and calls `write` for each frame.
-    /// It does the same as [`Region::allocate_each`] for equal lengths.
+    /// The result equals that of [`Region::allocate_each`] with equal lengths.
     #[inline(always)]
     fn allocate_alike(
         &mut self,
@@ -85,7 +84,7 @@ impl Region {
             for (index, packet) in packets[start..].iter_mut().enumerate() {
                 let ahead = at.wrapping_add(FETCHED_AHEAD_BYTES);
                 if fetched_units == 2 {
-                    // Short frames have a separate case, because they arrive at the highest rate.
+                    // Short frames arrive at the highest rate, so they have a separate case.
                     fetch_to_write(ahead);
                     fetch_to_write(ahead.wrapping_add(BUFFER_UNIT_BYTES));
                 } else if fetched_units > 0 {
@@ -105,15 +104,15 @@ impl Region {
         made
     }
 
-    /// Allocates adjacent buffers for frames of the same length. Returns the first packet, and the
-    /// number of allocated buffers. This number is between 1 and `packets`.
+    /// Allocates adjacent buffers for frames of the same length. Returns the first packet and the
+    /// number of allocated buffers, which is between 1 and `packets`.
     #[inline(always)]
     fn allocate_run(&mut self, length: usize, packets: usize) -> Option<(Descriptor, usize)> {
         if let Buffers::Dense(dense) = &mut self.buffers
             && length <= self.frame_bytes_max
         {
             let units = units(self.headroom_bytes, length, &self.tailroom_bytes, dense.align_units);
-            // In the usual case, all buffers fit before the end of the ring.
+            // All buffers usually fit before the end of the ring.
             if dense.fits_at_head(packets * units) {
                 let unit = dense.take_at_head(packets * units).0;
                 self.allocated += packets;
@@ -139,7 +138,7 @@ impl Region {
         let (start, first) = (packets.len(), self.start / BUFFER_UNIT_BYTES + dense.head);
         let (mut sum, mut longest) = (0, 0);
         // Write the descriptors in place. With `extend`, the compiler would keep the sum of the
-        // buffer sizes in memory, and each packet would wait for the store of the previous sum.
+        // buffer sizes in memory. Each packet would then wait for the store of the previous sum.
         packets.resize(start + lengths.len(), Descriptor::default());
         for (packet, &length) in packets[start..].iter_mut().zip(lengths) {
             let room = units(self.headroom_bytes, length.into(), &self.tailroom_bytes, dense.align_units);
@@ -157,9 +156,9 @@ impl Region {
         Some(dense.align_units)
     }
 
-    /// Writes the frames of packets that [`Region::allocate_adjacent`] has allocated. `lengths`
-    /// yields the lengths of these packets. It then yields the expected lengths of later packets,
-    /// whose buffers are prefetched.
+    /// Writes the frames of packets from [`Region::allocate_adjacent`]. `lengths` yields the
+    /// lengths of these packets, and then the expected lengths of later packets. The buffers of the
+    /// later packets are prefetched.
     #[inline(always)]
     fn write_adjacent<'a>(
         &mut self,
@@ -170,8 +169,8 @@ impl Region {
     ) {
         debug_assert!(self.contains_all(packets));
         let base = self.memory.base().as_ptr();
-        // Address of the next buffer to prefetch. After the end of the ring, the address may be
-        // wrong, which does no harm.
+        // Address of the next buffer to prefetch. The address may be wrong after the end of the
+        // ring, which does no harm.
         let mut ahead = packets.first().map_or(base, |first| base.wrapping_add(first.frame_offset()));
         let mut fetch_next = || {
             let Some(&length) = lengths.next() else { return };
@@ -196,18 +195,16 @@ fn units(headroom_bytes: usize, length: usize, tailroom_bytes: &[usize; 16], ali
     aligned(bytes.div_ceil(BUFFER_UNIT_BYTES), align_units)
 }
 
-/// Prefetches the cache lines in which the headers of a frame are written. The hardware prefetcher
-/// handles the rest of a long frame.
+/// Prefetches the header cache lines of a frame. The hardware prefetcher loads the rest of a long
+/// frame.
 #[inline(always)]
 fn fetch_headers(frame: *mut u8) {
     fetch_to_write(frame);
     fetch_to_write(frame.wrapping_add(BUFFER_UNIT_BYTES));
 }
 
-/// Prefetches a cache line for writing.
-///
-/// The lines of a packet buffer are usually not in the cache of the core. Without the prefetch, a
-/// store that waits for its cache line would delay all later stores.
+/// Prefetches a cache line for writing. The cache lines of packet buffers are usually not in the
+/// core's cache. Without the prefetch, a store that misses the cache would delay all later stores.
 #[inline(always)]
 fn fetch_to_write(line: *mut u8) {
     #[cfg(target_arch = "x86_64")]

@@ -12,23 +12,23 @@ use std::ops::Range;
 /// ```
 ///
 /// New buffers are allocated at the head. The tail moves over freed buffers in the order of their
-/// allocation. Quarantined buffers count as freed, and the head skips them.
+/// allocation. Quarantined buffers count as freed, but are never allocated again.
 #[derive(Debug)]
 pub(super) struct Dense {
-    /// Size of each freed buffer and of each unused gap, in units of 64 bytes. The index is the
-    /// position of the first unit. The size is 0 for a buffer that is still in use.
+    /// Sizes of freed buffers and of gaps, in units of 64 bytes. The index is the position of the
+    /// first unit. A buffer in use has size 0.
     pub(super) returned: Vec<u32>,
     pub(super) align_units: usize,
     pub(super) head: usize,
     pub(super) tail: usize,
     pub(super) used: usize,
-    /// Sorted ranges of 64-byte units that belong to quarantined buffers. The ranges do not
-    /// overlap, and the list is nearly always empty.
+    /// Sorted and disjoint ranges of 64-byte units that quarantined buffers occupy. The list is
+    /// nearly always empty.
     pub(super) quarantined: Vec<Range<usize>>,
 }
 
 /// Rounds up to a multiple of `align_units`, which is a power of two. The standard method
-/// `next_multiple_of` uses a division, which would double the cost of an allocation.
+/// `next_multiple_of` would double the cost of an allocation, because it divides.
 #[inline(always)]
 pub(super) fn aligned(units: usize, align_units: usize) -> usize {
     debug_assert!(align_units.is_power_of_two());
@@ -36,8 +36,7 @@ pub(super) fn aligned(units: usize, align_units: usize) -> usize {
 }
 
 impl Dense {
-    /// Allocates a buffer with a size of at least `units` units. Returns the position of its first
-    /// unit, and its size in units.
+    /// Allocates a buffer of at least `units` units. Returns its first unit, and its size in units.
     #[inline]
     pub(super) fn allocate(&mut self, units: usize) -> Option<(usize, u8)> {
         let units = aligned(units, self.align_units);
@@ -48,8 +47,8 @@ impl Dense {
         let free = end - self.used;
         let to_end = end - self.head;
         if self.head >= self.tail && to_end < units {
-            // The buffer does not fit before the end of the ring. The remaining units become a gap.
-            // The gap is free again after the tail has moved over it.
+            // The buffer does not fit before the end of the ring, so the units there become a gap.
+            // The gap becomes free when the tail moves over it.
             if free >= to_end + units {
                 self.leave_gap(to_end);
             } else if self.used == 0 && units <= end {
@@ -76,8 +75,8 @@ impl Dense {
     #[inline(never)]
     fn allocate_around(&mut self, units: usize) -> Option<(usize, u8)> {
         if self.used == 0 {
-            // The ring is empty, so start the search at position 0, which tries every position. A
-            // search from another position would miss a free range that starts before the head.
+            // In an empty ring, the search must start at position 0. From another position, it
+            // would miss a free range that extends across that position.
             (self.head, self.tail) = (0, 0);
         }
         let end = self.returned.len();
@@ -85,8 +84,8 @@ impl Dense {
         let (mut at, mut skipped) = (self.head, 0);
         let mut next = self.quarantined.partition_point(|units| units.end <= at);
         while skipped + units <= free {
-            // `after` is the next position to try. It is the end of the quarantined range that is
-            // in the way, or the end of the ring.
+            // `after` is the next position to try. It is the end of the blocking quarantined range,
+            // or the end of the ring.
             let blocked = self.quarantined.get(next).filter(|blocked| blocked.start < at + units);
             let after = match blocked {
                 Some(blocked) => blocked.end,
@@ -104,8 +103,8 @@ impl Dense {
         None
     }
 
-    /// Skips units at the head of the ring. The skipped units must not extend past the end of the
-    /// ring. They are free again after the tail has moved over them.
+    /// Makes the next `units` units at the head a gap, which must end within the ring. The gap
+    /// becomes free when the tail moves over it.
     fn leave_gap(&mut self, units: usize) {
         if units > 0 {
             self.returned[self.head] = units as u32;
@@ -117,7 +116,7 @@ impl Dense {
     #[inline(always)]
     pub(super) fn take_at_head(&mut self, units: usize) -> (usize, u8) {
         let unit = self.head;
-        // The size at this position is already 0, because the tail has moved over it.
+        // The tail has set this size to 0.
         debug_assert_eq!(self.returned[unit], 0);
         self.step(units);
         (unit, units as u8)
@@ -132,8 +131,7 @@ impl Dense {
         }
     }
 
-    /// Returns whether the oldest buffer starts inside a range of units, but not at the start of
-    /// the range.
+    /// Returns whether the tail is inside a range of units, but not at its start.
     #[inline(always)]
     pub(super) fn begins_within(&self, unit: usize, units: u32) -> bool {
         unit < self.tail && self.tail < unit + units as usize
@@ -143,15 +141,15 @@ impl Dense {
         self.release_all(std::iter::once((unit, units)));
     }
 
-    /// Frees several buffers. Each buffer is given by its first unit and its size.
+    /// Frees several buffers, each given as its first unit and its size.
     #[inline(always)]
     pub(super) fn release_all(&mut self, buffers: impl Iterator<Item = (usize, u32)>) {
-        // Keep the tail and the number of used units in registers. Updates in memory would wait for
-        // each other.
+        // The tail and the number of used units stay in registers, because updates in memory would
+        // wait for each other.
         let (mut tail, mut used) = (self.tail, self.used);
         for (unit, units) in buffers {
             debug_assert_eq!(self.returned[unit], 0, "a buffer was returned twice");
-            // The tail moves over the oldest buffer immediately, so this buffer needs no entry in
+            // The tail moves over the oldest buffer at once, so this buffer needs no entry in
             // `returned`.
             if unit == tail {
                 used -= units as usize;
@@ -195,7 +193,7 @@ impl Dense {
         self.release(unit, units);
     }
 
-    /// Returns the length of the longest range without quarantined units, in units of 64 bytes.
+    /// Returns the length of the longest range without quarantined buffers, in units of 64 bytes.
     pub(super) fn longest_run(&self) -> usize {
         let starts = std::iter::once(0).chain(self.quarantined.iter().map(|units| units.end));
         let ends = self.quarantined.iter().map(|units| units.start).chain([self.returned.len()]);

@@ -1,12 +1,12 @@
-//! Buffers that ports hold. A port holds a buffer to write a received frame into it, or to send its
-//! frame. The methods move a buffer through these states:
+//! Buffers that ports hold. A port holds a buffer to receive a frame or to send a frame. The
+//! methods of this file move a buffer through these states:
 //!
 //! ```text
 //! free --post--> port writes --arrived--> packet --hand_over--> port reads --reclaim--> free
 //! ```
 //!
-//! A buffer is marked while a port holds it. The region creates no reference to a marked buffer. It
-//! also checks that each buffer that a port returns is marked.
+//! A buffer is marked while a port holds it. The region creates no reference to a marked buffer. If
+//! a port returns a buffer, the region checks the mark.
 
 use super::{Buffers, Region, outside};
 use crate::{BUFFER_UNIT_BYTES, Descriptor};
@@ -38,9 +38,8 @@ impl Region {
 
     /// Converts a buffer into a packet after a port has written a received frame into it.
     ///
-    /// The frame has `length` bytes and starts `offset` bytes after the base of the arena. Returns
-    /// `None` if no port holds the buffer, or if the frame does not lie within it. Both cases are
-    /// errors of the port.
+    /// The frame of `length` bytes starts at `offset` in the arena. Returns `None` if no port holds
+    /// the buffer, or if the frame does not lie within it. Both cases are errors of the port.
     #[inline]
     pub fn arrived(&mut self, offset: usize, length: usize) -> Option<Descriptor> {
         let buffer = self.buffer_at(offset)?;
@@ -56,9 +55,8 @@ impl Region {
     /// Converts several buffers into packets, as [`Region::arrived`] does for one buffer.
     ///
     /// `locate` returns the buffer of a frame, the offset of the frame in the buffer, and the
-    /// length of the frame. `locate` gives the buffer as [`Region::post`] returned it. The method
-    /// calls `note` for each packet, stops at the first invalid frame, and returns the number of
-    /// packets.
+    /// length of the frame. The buffer is a value that [`Region::post`] returned. The method calls
+    /// `note` for each packet, stops at the first invalid frame, and returns the number of packets.
     #[inline(always)]
     pub fn arrived_each<T>(
         &mut self,
@@ -90,7 +88,7 @@ impl Region {
 
     /// Passes a packet to a port, which sends it later.
     ///
-    /// The packet is no longer in flight, but its buffer is not free until
+    /// The packet no longer counts as in flight. Its buffer is not free until
     /// [`reclaim`](Region::reclaim) is called.
     ///
     /// # Panics
@@ -136,30 +134,29 @@ impl Region {
         }
     }
 
-    /// Returns the buffer that contains the byte at `offset`, which is relative to the base of the
-    /// arena. Returns `None` if no buffer contains this byte.
+    /// Returns the buffer that contains the byte at `offset` in the arena. Returns `None` if no
+    /// buffer contains this byte.
     #[inline]
     pub fn buffer_at(&self, offset: usize) -> Option<u32> {
         let inside = offset.wrapping_sub(self.start);
         if inside >= self.bytes || self.slot_bytes == 0 {
             return None;
         }
-        // Compute the remainder of a division by the number of units per slot (Lemire, Kaser, Kurz,
-        // "Faster remainder by direct computation", 2019). The result is exact, because the packet
-        // memory has fewer than 2^32 units.
+        // Compute the remainder of a division by the number of units per buffer (Lemire, Kaser,
+        // Kurz, "Faster remainder by direct computation", 2019). The result is exact for packet
+        // memory below 2^32 units.
         let fraction = ((inside / BUFFER_UNIT_BYTES) as u64).wrapping_mul(self.slot_inverse);
         let in_slot = (u128::from(fraction) * (self.slot_bytes / BUFFER_UNIT_BYTES) as u128) >> 64;
         let in_buffer = (in_slot as usize).checked_sub(self.prefix_bytes / BUFFER_UNIT_BYTES)?;
         Some((offset / BUFFER_UNIT_BYTES - in_buffer) as u32)
     }
 
-    /// Returns the number of buffers that ports hold, either to receive frames or to send frames.
+    /// Returns the number of buffers that ports hold, for received frames and for frames to send.
     pub fn in_ports(&self) -> usize {
         self.in_ports.max(0) as usize
     }
 
-    /// Removes the mark of a buffer that a port holds. Returns false if no port holds the buffer.
-    /// The caller must update the numbers of buffers.
+    /// Removes the mark of a buffer that a port holds. Returns false if the buffer is not marked.
     #[inline(always)]
     fn take_from_port(&mut self, buffer: u32) -> bool {
         let unit = (buffer as usize).wrapping_sub(self.start / BUFFER_UNIT_BYTES);

@@ -22,8 +22,8 @@ fn region(packets: usize, (layout, reuse): (Layout, Reuse)) -> Region {
 }
 
 proptest! {
-    /// Checks that `contains_all` gives the same result for many descriptors as separate calls of
-    /// `contains`. Some buffers may be lent to other threads.
+    /// Checks that `contains_all` returns the same as separate calls of `contains`, also for lent
+    /// buffers.
     #[test]
     fn contains_all_equals_contains_of_each(
         lends: bool,
@@ -56,8 +56,8 @@ fn region_refuses_buffers_that_ports_hold() {
         assert!(region.post().is_none() && region.allocate(60).is_none());
         assert_eq!((region.in_ports(), region.allocated()), (5, 0));
         let offset = |buffer: u32| buffer as usize * 64 + 128;
-        // Each of these frames is invalid. It lies in another region, lies after the last buffer,
-        // or does not fit in its buffer.
+        // These frames are invalid. They lie in another region, after the last buffer, or beyond
+        // the end of a buffer.
         assert!(region.arrived(128, 60).is_none());
         assert!(region.arrived(12288 + 5 * 2048, 60).is_none());
         assert!(region.arrived(offset(posted[0]), 1665).is_none());
@@ -72,8 +72,8 @@ fn region_refuses_buffers_that_ports_hold() {
         region.reclaim(packet.buffer);
         let next = region.allocate(60).unwrap();
         assert_eq!(next.buffer, packet.buffer);
-        // Repeat the test with a thread that borrows the buffer and passes it to the port. The port
-        // returns the buffer before or after the region learns of this.
+        // A thread borrows the buffer and passes it to the port. The port returns the buffer before
+        // or after the region knows that.
         let mut borrower = region.borrower();
         for early in [true, false] {
             let packet = if early { next } else { region.allocate(60).unwrap() };
@@ -95,9 +95,8 @@ fn region_refuses_buffers_that_ports_hold() {
     }
 }
 
-/// Configurations with buffers at fixed distances. In one configuration, the distance is a power of
-/// two. In the other, it is an odd multiple of the alignment, and a driver uses bytes before each
-/// buffer.
+/// Layouts with fixed distances between buffers. One distance is a power of two. The other is an
+/// odd multiple of the alignment, with driver bytes before each buffer.
 fn slots() -> impl Strategy<Value = ArenaConfig> {
     let two = ArenaConfig { packets: 5, slot_bytes: Some(2048), ..ArenaConfig::default() };
     let odd = ArenaConfig { packets: 9, prefix_bytes: 256, ..ArenaConfig::default() };
@@ -117,9 +116,8 @@ proptest! {
         prop_assert_eq!(region.buffer_at(start + bytes + inside), None);
     }
 
-    /// Checks that a frame becomes a packet only once, and only if it lies within a buffer that a
-    /// port holds. The region then accepts the descriptor of this packet, but refuses the buffers
-    /// that ports still hold.
+    /// Checks that a frame becomes a packet only once, and only in a buffer that a port holds. The
+    /// region then accepts this packet's descriptor, but refuses buffers that ports still hold.
     #[test]
     fn only_posted_buffers_arrive(
         config in slots(),
@@ -130,8 +128,7 @@ proptest! {
         let kept = region.allocate(60).unwrap();
         let known = [&posted[..], &[kept.buffer]].concat();
         for (at, shift, head, length) in frames {
-            // The random buffer nearly always belongs to the region, and the frame nearly always
-            // fits.
+            // Nearly all random buffers belong to the region, and nearly all frames fit.
             let buffer = (i64::from(known[at.index(known.len())]) + if head % 8 == 0 { shift } else { 0 }) as u32;
             let arrives = posted.contains(&buffer) && usize::from(head) + usize::from(length) <= config.buffer_bytes();
             let mut packets = Vec::new();
@@ -203,15 +200,14 @@ fn reuse_selects_the_newest_or_the_oldest_slot() {
     assert_eq!(buffers(Reuse::Oldest), [None, Some(0), Some(1)]);
 }
 
-/// Distribution of frame lengths. It covers short frames, equal lengths, and frames that are too
-/// long.
+/// Frame lengths in the tests: short, equal, or too long.
 fn frame_bytes() -> impl Strategy<Value = u16> {
     prop_oneof![1 => 0u16..1600, 4 => 0u16..200, 2 => Just(60)]
 }
 
 proptest! {
-    /// Checks that packets that are allocated and freed together get the same buffers as packets
-    /// that are allocated one by one.
+    /// Checks that allocating and freeing packets together gives the same buffers as doing so one
+    /// by one.
     #[test]
     fn allocating_together_equals_one_by_one(
         kind in kinds(),
@@ -219,7 +215,7 @@ proptest! {
             (prop::collection::vec(frame_bytes(), 0..40), any::<prop::sample::Index>(), 0usize..40, 0u8..20),
             1..200,
         ),
-        // These expected lengths only control prefetching, so they must not change the result.
+        // These lengths only control prefetching, so the result must not depend on them.
         next in prop::collection::vec(any::<u16>(), 0..20),
     ) {
         let (mut one, mut other) = (region(9, kind), region(9, kind));
@@ -292,8 +288,8 @@ fn slots_hold_the_configured_number_of_packets() {
 fn duplicate_copies_the_frame_to_a_new_buffer() {
     for kind in [(Layout::Slots, Reuse::Last), (Layout::Slots, Reuse::Oldest), (Layout::Dense, Reuse::Last)] {
         let mut region = region(3, kind);
-        // The test covers an unchanged frame, a frame that is longer than any received frame, a
-        // frame with a shortened front, and an empty frame.
+        // The cases are an unchanged frame, a frame that is longer than any received frame, a frame
+        // with a shortened front, and an empty frame.
         for (length, before, after) in [(60i32, 0, 0), (1518, 32, 16), (1518, -100, 0), (0, 0, 0), (64, 20, 40)] {
             let mut packet = region.allocate(length as usize).unwrap();
             packet.head = (i32::from(packet.head) - before) as u16;
@@ -332,8 +328,8 @@ fn panics_on_a_descriptor_of_another_worker() {
 }
 
 proptest! {
-    /// Checks that buffers in use never overlap and keep their content. After all packets are
-    /// freed, all memory except for quarantined buffers is free again.
+    /// Checks that buffers in use never overlap and keep their content. In the end, all memory
+    /// except quarantined buffers must be free again.
     #[test]
     fn buffers_are_exclusive(
         kind in kinds(),
@@ -370,8 +366,7 @@ proptest! {
             prop_assert!(region.buffer_mut(&descriptor).iter().all(|&byte| byte == mark));
             region.release(&descriptor);
         }
-        // Fill the region twice. All freed buffers are used again, and no quarantined buffer is
-        // used.
+        // Fill the region twice, which uses all freed buffers and no quarantined buffer.
         let usable = region.is_usable();
         for _ in 0..2 {
             let full: Vec<_> = std::iter::from_fn(|| region.allocate(1518)).collect();
@@ -389,8 +384,7 @@ proptest! {
         }
     }
 
-    /// Checks that an empty ring provides a buffer for every frame that fits between the
-    /// quarantined buffers.
+    /// Checks that an empty ring finds space for every frame that fits between quarantined buffers.
     #[test]
     fn ring_skips_quarantined_buffers(
         lengths in prop::collection::vec(0usize..1519, 60),

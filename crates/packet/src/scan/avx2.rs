@@ -20,16 +20,16 @@ const _: () = {
     assert!(offset_of!(Descriptor, room) == 8 && size_of::<Descriptor>() == 16);
 };
 
-/// Maximum number of packets in one step of the scan. The 32-bit sums are added to 64-bit sums
-/// after at most twice this number of packets, so no sum overflows.
+/// Maximum number of packets per scan step. After at most twice this number of packets, the 32-bit
+/// sums are added to 64-bit sums, so no sum overflows.
 const PACKETS_MAX: usize = 1 << 15;
 
-/// Distance in bytes by which descriptors are prefetched ahead of the scan. The prefetched
-/// descriptors usually belong to later batches.
+/// Prefetch distance of the scan in bytes. The prefetched descriptors usually belong to later
+/// batches.
 const AHEAD_BYTES: usize = 4096;
 
-/// Masks for loading fewer than eight descriptors of four words each. To load `n` descriptors, the
-/// scan uses the 32 masks that start at index `32 - 4 * n`.
+/// Load masks for fewer than eight descriptors of four words each. The masks for `n` descriptors
+/// are the 32 masks from index `32 - 4 * n` on.
 static MASKS: [i32; 64] = {
     let mut masks = [0; 64];
     let mut word = 0;
@@ -40,8 +40,8 @@ static MASKS: [i32; 64] = {
     masks
 };
 
-/// Reduces each of four vectors to one 32-bit word. The given operation combines all SIMD lanes
-/// of a vector.
+/// Reduces each of four vectors to one 32-bit word, by an operation over all SIMD lanes of the
+/// vector.
 macro_rules! reduce_lanes {
     ($of_eight:ident, $of_four:ident, $vectors:expr) => {{
         let [a, b, c, d] = $vectors;
@@ -56,8 +56,8 @@ macro_rules! reduce_lanes {
     }};
 }
 
-/// Minima, maxima and sums over the descriptors that were already scanned. Each vector has a
-/// separate value in each of its eight lanes.
+/// Minima, maxima and sums over the scanned descriptors, with separate values for each of eight
+/// SIMD lanes.
 struct Eights {
     first: __m256i,
     last: __m256i,
@@ -89,9 +89,9 @@ impl Eights {
         }
     }
 
-    /// Adds eight descriptors to the minima, maxima and sums. Each entry of `pairs` contains two
-    /// descriptors. If a descriptor is absent, its words are 0, and all bits of its SIMD lane in
-    /// `missing` are set.
+    /// Adds eight descriptors to the minima, maxima and sums. Each vector in `pairs` contains two
+    /// descriptors. The words of an absent descriptor are 0, and its SIMD lane in `missing` is all
+    /// ones.
     #[inline]
     #[target_feature(enable = "avx2")]
     fn add(&mut self, pairs: [__m256i; 4], reach: __m256i, missing: __m256i) {
@@ -126,8 +126,8 @@ impl Eights {
         Scan {
             first,
             last,
-            // If the buffer lies at the end of the 32-bit range, its end overflows. The returned
-            // end is then outside all packet memory, as the buffer is.
+            // The end of a buffer at the end of the 32-bit range overflows. The returned end is
+            // then outside all packet memory, as the buffer is.
             end: if last > u32::MAX - 0xff { u64::from(u32::MAX) + 0xff } else { end.into() },
             units: units.into(),
             room,
@@ -157,8 +157,8 @@ pub(super) fn scan<'a>(slices: impl Iterator<Item = &'a [Descriptor]>, reads_byt
             let (whole, rest) = slice.as_chunks::<8>();
             for eight in whole {
                 let at = eight.as_ptr().cast::<__m256i>();
-                // The hardware prefetcher stops at each boundary of a 4 KiB page. The descriptors
-                // may be in memory, because a device may have written them.
+                // The hardware prefetcher stops at each 4 KiB page. A device may have written the
+                // descriptors, so they may not be in the cache.
                 _mm_prefetch::<_MM_HINT_T0>(at.cast::<i8>().wrapping_add(AHEAD_BYTES));
                 _mm_prefetch::<_MM_HINT_T0>(at.cast::<i8>().wrapping_add(AHEAD_BYTES + 64));
                 // SAFETY: eight descriptors are 4 times 32 bytes.

@@ -6,7 +6,7 @@ use godwit_abi::{Descriptor, Outcome};
 /// Frame lengths and buffer sizes of several packets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Extents {
-    /// Length of the shortest frame in bytes, or `u16::MAX` if there are no packets.
+    /// Length of the shortest frame in bytes. It is `u16::MAX` without packets.
     pub shortest: u16,
     /// Length of the longest frame, in bytes.
     pub longest: u16,
@@ -28,8 +28,7 @@ impl Extents {
     }
 }
 
-/// Maximum number of packets for which the AVX2 versions are used. With this number of packets, no
-/// 32-bit sum overflows.
+/// Maximum number of packets for the AVX2 versions, which keeps 32-bit sums from overflowing.
 const PACKETS_MAX: usize = 1 << 16;
 
 /// Returns the shortest and longest frame length, and the total buffer size, of several packets.
@@ -47,8 +46,7 @@ fn extents_each(descriptors: &[Descriptor]) -> Extents {
     descriptors.iter().fold(Extents::NONE, Extents::and)
 }
 
-/// Returns whether the packets arrived one directly after the other. Their 16-bit arrival numbers
-/// are then consecutive.
+/// Returns whether the 16-bit arrival numbers of the packets are consecutive.
 #[inline]
 pub fn are_in_order(descriptors: &[Descriptor]) -> bool {
     #[cfg(target_arch = "x86_64")]
@@ -63,8 +61,8 @@ fn are_in_order_each(descriptors: &[Descriptor]) -> bool {
     descriptors.windows(2).all(|two| two[1].order == two[0].order.wrapping_add(1))
 }
 
-/// Returns the verdict if it is the same for all packets. Returns `None` if the verdicts differ or
-/// if there are no packets.
+/// Returns the verdict of all packets. Returns `None` if the verdicts differ or there are no
+/// packets.
 #[inline]
 pub fn verdict_of_all(outcomes: &[Outcome]) -> Option<u8> {
     let verdict = outcomes.first()?.verdict;
@@ -80,11 +78,11 @@ fn have_verdict_each(outcomes: &[Outcome], verdict: u8) -> bool {
     outcomes.iter().fold(0, |differs, outcome| differs | (outcome.verdict ^ verdict)) == 0
 }
 
-/// Returns the range of memory that the buffers of the packets cover, as the first 64-byte unit and
-/// the number of units. The buffers must not overlap.
+/// Returns the memory range of the packets' buffers, as the first 64-byte unit and the number of
+/// units. The buffers must not overlap.
 ///
 /// Returns `None` if there are no packets, or if the range has a gap. Also returns `None` if the
-/// last packet does not have the last buffer of the range.
+/// last packet's buffer is not the last buffer in the range.
 #[inline]
 pub(crate) fn adjacent<T: AsRef<Descriptor>>(packets: &[T]) -> Option<(u32, u32)> {
     #[cfg(target_arch = "x86_64")]
@@ -99,7 +97,7 @@ pub(crate) fn adjacent<T: AsRef<Descriptor>>(packets: &[T]) -> Option<(u32, u32)
     span_each(packets).adjacent(packets)
 }
 
-/// Range of memory that contains several buffers, and the sum of the buffer sizes.
+/// Memory range that contains several buffers, and the total size of these buffers.
 struct Span {
     first: u32,
     last: u32,
@@ -133,9 +131,9 @@ fn span_each<T: AsRef<Descriptor>>(packets: &[T]) -> Span {
     packets.iter().fold(none, |span, packet| span.and(packet.as_ref()))
 }
 
-// A packet descriptor consists of four 32-bit words. The first word contains the buffer. The second
-// word contains the head and the length. The third word contains the room, the port and the arrival
-// number. The fourth word contains the flow hash. Each function reads only the words that it needs.
+// A packet descriptor consists of four 32-bit words. Word 0 contains `buffer`. Word 1 contains
+// `head` and `length`. Word 2 contains `room`, the port and the arrival number. Word 3 contains the
+// flow hash. Each function reads only the words that it needs.
 #[cfg(target_arch = "x86_64")]
 const _: () = {
     use std::mem::offset_of;
@@ -163,7 +161,7 @@ unsafe fn extents_avx2(descriptors: &[Descriptor]) -> Extents {
     }
     let (shortest, longest, units) = (lanes(shortest), lanes(longest), lanes(units));
     let pairs_result = Extents {
-        // If there are no pairs of descriptors, the vector still contains `u32::MAX`. The result is
+        // Without pairs of descriptors, the vector still contains `u32::MAX`. The result is
         // therefore limited to 16 bits.
         shortest: shortest[1].min(shortest[5]).min(u16::MAX.into()) as u16,
         longest: longest[1].max(longest[5]) as u16,
@@ -180,8 +178,8 @@ unsafe fn are_in_order_avx2(descriptors: &[Descriptor]) -> bool {
     use std::arch::x86_64::*;
     let Some(first) = descriptors.first() else { return true };
     let (pairs, rest) = descriptors.as_chunks::<2>();
-    // The arrival number is the upper half of a 32-bit word, so it wraps around without changing
-    // other fields.
+    // The arrival number is the upper half of a 32-bit word, so its overflow changes no other
+    // field.
     let [one, other] = [0, 1].map(|index: u16| i32::from(first.order.wrapping_add(index) as i16) << 16);
     let mut expected = _mm256_setr_epi32(0, 0, one, 0, 0, 0, other, 0);
     let step = _mm256_set1_epi32(2 << 16);
@@ -265,7 +263,7 @@ mod tests {
             }
         }
 
-        /// In each test case, at most one packet has a different verdict.
+        /// At most one packet has a different verdict.
         #[test]
         fn finds_a_different_verdict(
             verdict: u8,
@@ -287,7 +285,7 @@ mod tests {
             prop_assert_eq!(first.filter(|&first| have_verdict_each(&outcomes, first)), expected);
         }
 
-        /// In each test case, all packets are in order, except for at most one packet.
+        /// At most one packet is out of order.
         #[test]
         fn finds_a_packet_out_of_order(first: u16, count in 0..70_usize, wrong: prop::sample::Index, other: u16, is_wrong: bool) {
             let order = |at: usize| first.wrapping_add(at as u16);
@@ -306,8 +304,8 @@ mod tests {
             }
         }
 
-        /// Checks the search for adjacent buffers. In some cases, one buffer is missing, or two
-        /// buffers are swapped.
+        /// Checks the search for adjacent buffers, with a missing buffer or two swapped buffers in
+        /// some cases.
         #[test]
         fn finds_adjacent_buffers(
             start in 0..1_u32 << 24,
