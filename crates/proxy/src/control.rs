@@ -34,12 +34,11 @@ pub(crate) struct Request {
     pub(crate) reply: Sender<Result<Value, Error>>,
 }
 
-/// Open control socket. Its file is removed when the value is dropped.
 pub(crate) struct Control(PathBuf);
 
 impl Control {
-    /// Opens the control socket at `path`. One thread per client passes the requests to the channel
-    /// `requests`.
+    /// Opens the control socket at `path`. Each client gets a thread, which sends the client's
+    /// requests to the channel `requests`.
     pub(crate) fn open(path: &Path, requests: Sender<Request>) -> Result<Self, Error> {
         let fail = |source| Error::File { file: path.to_owned(), source };
         if UnixStream::connect(path).is_err() {
@@ -56,8 +55,7 @@ impl Control {
         let accept = move || {
             for stream in listener.incoming().map_while(Result::ok) {
                 let requests = requests.clone();
-                // If no thread can be started for a client, the client is disconnected and can try
-                // again.
+                // Without a thread, the client is disconnected, and can connect again.
                 let _ = std::thread::Builder::new().name("control".to_owned()).spawn(move || serve(stream, &requests));
             }
         };

@@ -1,4 +1,4 @@
-//! Counters of a proxy. Each worker has a separate set of counters, which only this worker writes.
+//! Counters of a proxy. Each worker writes a separate set of counters.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -10,7 +10,7 @@ macro_rules! counters {
             $(#[doc = $sentence] pub(crate) $name: Counter,)*
         }
 
-        /// Names and meanings of all counters, in the order in which the report lists them.
+        /// Names and meanings of all counters, in the order of the report.
         pub const COUNTERS: &[(&str, &str)] = &[$((stringify!($name), $sentence),)*];
 
         impl Counters {
@@ -70,7 +70,7 @@ pub(crate) struct Counter(AtomicU64);
 
 impl Counter {
     pub(crate) fn add(&self, count: u64) {
-        // Only one thread writes the counter, so no atomic addition is needed.
+        // Only one thread writes the counter, so an atomic addition is not needed.
         self.0.store(self.0.load(Ordering::Relaxed).wrapping_add(count), Ordering::Relaxed);
     }
 

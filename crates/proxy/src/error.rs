@@ -1,11 +1,9 @@
-//! Errors of the proxy, grouped by who must act. Failed connections and failed requests are counted
-//! instead.
+//! Errors of the proxy. Failed connections and failed requests are counted instead.
 
 use std::net::SocketAddr;
 use std::path::PathBuf;
 
-/// Error at the start or during a reload of the configuration. The operator must act on each
-/// variant.
+/// Error at the start or during a configuration reload. The operator must fix the cause.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
     /// The configuration is wrong.
@@ -25,8 +23,7 @@ pub enum Error {
     /// The signer in another process cannot be used.
     #[error("[signer] {0}")]
     Remote(#[from] godwit_sign::remote::RemoteError),
-    /// The configuration names a file of the library crypto_mb, but the SIMD lanes are not
-    /// available.
+    /// The configuration names a file of the library crypto_mb, but the library cannot be used.
     #[error("[signer] crypto_mb: {0}")]
     Lanes(godwit_sign::LanesError),
     /// An address cannot be used.
@@ -67,8 +64,7 @@ pub enum Error {
         /// Error of the operating system.
         source: std::io::Error,
     },
-    /// A request over the control socket was refused. The text is one sentence that gives the
-    /// reason.
+    /// A request over the control socket was refused. The text gives the reason in one sentence.
     #[error("{0}")]
     Request(String),
     /// A reload changes a setting that is fixed at the start.

@@ -1,4 +1,4 @@
-//! Access log with one line of JSON for each request. A separate thread writes it.
+//! Access log with one line of JSON for each request. A separate thread writes the log.
 
 use std::fs::File;
 use std::io::{self, BufWriter, Write};
@@ -21,8 +21,8 @@ pub(crate) struct AccessLog {
 }
 
 impl AccessLog {
-    /// Opens the access log. The path `-` means standard output. The thread that writes the log
-    /// ends when all senders are dropped.
+    /// Opens the access log. The path `-` means standard output. The writing thread ends when all
+    /// copies of the log handle are dropped.
     pub(crate) fn open(path: &Path) -> io::Result<(Self, std::thread::JoinHandle<()>)> {
         let mut file = open(path)?;
         let (lines, received) = sync_channel(LINES_MAX);
@@ -37,7 +37,7 @@ impl AccessLog {
         Ok((Self { lines, reopen }, thread))
     }
 
-    /// Adds a line, given without its line end, to the log. Returns false if the line is discarded.
+    /// Adds a line to the log, which appends the line end. Returns false if the line is discarded.
     pub(crate) fn line(&self, line: String) -> bool {
         self.lines.try_send(line).is_ok()
     }
@@ -67,8 +67,8 @@ fn reopen_file(path: &Path, file: &mut Output) {
     }
 }
 
-/// Writes lines to the log file. Returns true when the file must be opened again, and false when
-/// all senders were dropped.
+/// Writes lines to the log file. Returns true to open the file again, and false if no more lines
+/// can arrive.
 fn write(lines: &Receiver<String>, file: &mut Output, reopen: &AtomicBool) -> bool {
     let mut failed = false;
     loop {

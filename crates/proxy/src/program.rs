@@ -1,5 +1,4 @@
-//! Runs the program `godwit proxy` from its start to its stop, and handles signals and the control
-//! socket.
+//! Runs the program `godwit proxy`, and handles signals and the control socket.
 
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -23,12 +22,11 @@ pub struct Flags<'a> {
     pub reload: &'a AtomicBool,
 }
 
-/// Runs the proxies of `config`, which was read from `file`, until a flag stops them. Calls
-/// `started` when all sockets are open. Returns the final report.
+/// Runs the proxies of `config` until a flag stops them, and returns the final report. A reload
+/// reads the configuration `file` again. The function calls `started` when all sockets are open.
 ///
-/// # Errors
-/// Returns an error at the start that the operator must fix, or the error of `started`. If a reload
-/// fails, the old configuration stays in use, and a warning reports the reason.
+/// # Errors Returns an error if the start fails, or if `started` returns one. If a reload fails,
+/// the old configuration stays in use, and a warning reports the reason.
 pub fn run<E: From<Error>>(
     file: &Path,
     config: Config,

@@ -1,7 +1,7 @@
 //! Copies bytes between two connections in both directions.
 //!
-//! All connections of a thread share one read buffer, so an idle connection needs no buffer. Only
-//! bytes that cannot be written immediately are stored for a connection.
+//! All connections of a thread share one read buffer, so an idle connection needs no buffer. A
+//! connection stores only bytes that cannot be written immediately.
 
 use std::cell::RefCell;
 use std::future::{Future, poll_fn};
@@ -14,9 +14,9 @@ use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
 use crate::counters::Counter;
 
-/// Size in bytes of the read buffer of a thread. The buffer holds four TLS records.
+/// Size of a thread's read buffer in bytes. It holds four TLS records.
 const BUFFER_BYTES: usize = 64 << 10;
-/// Maximum number of reads from one connection before other connections have a turn.
+/// Maximum number of reads from one connection before other connections get a turn.
 const READS: usize = 16;
 
 thread_local! {
@@ -52,8 +52,8 @@ enum State {
 }
 
 impl Direction {
-    /// Copies bytes in one direction until no more bytes can be read or written. Returns ready when
-    /// all bytes of this direction have been copied.
+    /// Copies bytes in one direction until it has to wait. Returns ready after the last byte of
+    /// this direction.
     fn poll<R: AsyncRead + Unpin, W: AsyncWrite + Unpin>(
         &mut self,
         cx: &mut Context<'_>,
@@ -75,7 +75,7 @@ impl Direction {
             match self.state {
                 State::Copying => {
                     if self.poll_copy(cx, from, to, counter, moved)?.is_pending() {
-                        // No more bytes can be read now, so send the bytes that TLS has buffered.
+                        // No more bytes can be read now, so flush the bytes that TLS has buffered.
                         if self.flushing {
                             ready!(Pin::new(&mut *to).poll_flush(cx))?;
                             self.flushing = false;
@@ -95,7 +95,7 @@ impl Direction {
         Poll::Pending
     }
 
-    /// Reads from the source once, and writes the bytes to the destination.
+    /// Reads once from the source, and writes the bytes to the destination.
     fn poll_copy<R: AsyncRead + Unpin, W: AsyncWrite + Unpin>(
         &mut self,
         cx: &mut Context<'_>,
@@ -128,8 +128,8 @@ impl Direction {
     }
 }
 
-/// Copies bytes between `client` and `server`. The relay ends when both have closed, when one
-/// fails, or when no byte arrives for the time `idle`. The bytes of each direction are counted.
+/// Copies and counts bytes between `client` and `server`. The relay ends when both sides have
+/// closed, when one side fails, or when no byte arrives for the time `idle`.
 pub(crate) async fn relay<A, B>(client: &mut A, server: &mut B, idle: Duration, counters: [&Counter; 2]) -> End
 where
     A: AsyncRead + AsyncWrite + Unpin,

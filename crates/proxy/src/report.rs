@@ -11,8 +11,7 @@ pub struct Report {
     pub elapsed_s: f64,
     /// Number of workers.
     pub workers: usize,
-    /// Number of the current configuration. The first configuration has the number 1, and each
-    /// reload adds 1.
+    /// Number of the current configuration. The first one has the number 1, and each reload adds 1.
     pub generation: u64,
     /// Name and version of the library crypto_mb, which signs in SIMD lanes. If the library is not
     /// used, the text states the reason.
@@ -35,7 +34,7 @@ pub struct ProxyReport {
     /// Address of the listener without TLS.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub redirect: Option<String>,
-    /// Earliest time at which one of the certificates expires, in seconds since 1970.
+    /// Earliest expiry time of all certificates, in seconds since 1970.
     pub not_after: u64,
     /// Counters of the proxy, summed over all workers.
     pub counters: BTreeMap<&'static str, u64>,
@@ -56,7 +55,7 @@ pub struct UpstreamReport {
 
 impl Report {
     /// Returns whether the counters account for every connection, handshake, request and signature.
-    /// The counters are only exact after the workers have stopped.
+    /// The counters are exact only after the workers have stopped.
     pub fn is_conserved(&self) -> bool {
         self.signer.is_conserved() && self.proxies.iter().all(ProxyReport::is_conserved)
     }

@@ -18,12 +18,12 @@ use crate::state::{Generation, Phase, ProxyState, Stop};
 use crate::worker::{self, Seed};
 use crate::{Error, listen, signing};
 
-/// Time that workers wait after they have asked all connections to end. In this time, the last
-/// connections update their counters.
+/// Time that workers wait after they have told all connections to end. The last connections update
+/// their counters in this time.
 const LAST: Duration = Duration::from_secs(5);
 
-/// Handle of the running proxies. If it is dropped without [`Running::stop`], the proxies continue
-/// to run.
+/// Handle of the running proxies. The proxies continue to run if it is dropped without
+/// [`Running::stop`].
 pub struct Running {
     config: Mutex<Config>,
     generation: Arc<ArcSwap<Generation>>,
@@ -41,8 +41,7 @@ pub struct Running {
 impl Running {
     /// Loads all keys, opens all sockets and starts the workers.
     ///
-    /// # Errors
-    /// Returns an error that the operator can fix. In this case, no worker runs.
+    /// # Errors Returns an error that the operator can fix. No worker runs after an error.
     pub fn start(config: Config) -> Result<Self, Error> {
         let workers = config.workers.unwrap_or_else(cores);
         let held = signing::held(&config.signer)?;
@@ -95,18 +94,17 @@ impl Running {
         Ok(running)
     }
 
-    /// Returns the addresses of all proxies. Each pair has the address of the TLS listener and the
-    /// address of the listener without TLS, if configured.
+    /// Returns two addresses for each proxy: the TLS listener, and the listener without TLS if
+    /// there is one.
     pub fn addresses(&self) -> &[(SocketAddr, Option<SocketAddr>)] {
         &self.addresses
     }
 
-    /// Replaces the configuration. New connections use the new configuration immediately. Old
-    /// connections in mode `http` end after their requests in progress. Old connections in mode
-    /// `tcp` continue with the old configuration.
+    /// Replaces the configuration. New connections use the new configuration immediately. Old HTTP
+    /// connections end after their requests in progress. Old TCP connections continue with the old
+    /// configuration.
     ///
-    /// # Errors
-    /// If an error is returned, the old configuration stays in use.
+    /// # Errors The old configuration stays in use if an error is returned.
     pub fn reload(&self, config: Config) -> Result<u64, Error> {
         let mut current = self.config.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
         check_fixed(&current, &config)?;
@@ -166,14 +164,14 @@ impl Running {
         }
     }
 
-    /// Returns whether the thread of a worker has ended. If this happens while the proxies run, it
-    /// is a bug.
+    /// Returns whether a worker thread has ended. While the proxies run, this is a bug.
     pub fn has_failed(&self) -> bool {
         self.workers.iter().any(JoinHandle::is_finished)
     }
 
-    /// Stops accepting connections, and waits until all connections have ended or the configured
-    /// time has passed. Returns the final report. The wait ends early when `stop_now` returns true.
+    /// Stops the proxies and returns the final report. No new connections are accepted. Open
+    /// connections may finish until the configured time has passed, or until `stop_now` returns
+    /// true.
     pub fn stop(mut self, stop_now: &dyn Fn() -> bool) -> Report {
         let drain = config::seconds(self.config.lock().map_or(1.0, |config| config.drain_s));
         self.phase.send_modify(|phase| phase.stop = Stop::Drain);
@@ -188,8 +186,8 @@ impl Running {
         wait(LAST, &|| false);
         let report = self.report();
         for worker in self.workers.drain(..).filter(JoinHandle::is_finished) {
-            // If a worker panicked, its message was already printed, and the counters in the report
-            // are incomplete.
+            // After a panic of a worker, the report is incomplete. The worker has already printed a
+            // message.
             let _ = worker.join();
         }
         if let Some((log, thread)) = self.log.take() {

@@ -1,4 +1,5 @@
-//! Signing engines of the workers: inside the process, or in the process of `godwit signer`.
+//! Signing services of the workers. They sign inside this process, or in the process of `godwit
+//! signer`.
 
 use std::io;
 use std::sync::Arc;
@@ -10,7 +11,6 @@ use godwit_tls::Service;
 use crate::Error;
 use crate::config::{self, Process};
 
-/// Data from which the thread of a worker creates its signing service.
 pub(crate) enum Seed {
     Inside(PolicyConfig, Option<Arc<Library>>),
     Separate(Box<Remote>),
@@ -21,8 +21,8 @@ impl Seed {
     pub(crate) fn service(self) -> io::Result<Service> {
         match self {
             Self::Inside(policy, library) => {
-                // Locking the key memory of the first signer has succeeded, so the limit for locked
-                // memory is large enough.
+                // The limit for locked memory is large enough, because locking the keys of the
+                // first signer has succeeded.
                 let signer = Signer::new(policy, library, Vec::new()).map_err(io::Error::other)?;
                 Ok(Service::new(signer))
             }
@@ -31,8 +31,8 @@ impl Seed {
     }
 }
 
-/// Returns the public halves of the keys that a signer in another process holds. Returns `None` if
-/// this process holds the keys itself.
+/// Returns the public keys of a signer in another process. Returns `None` if this process holds the
+/// private keys.
 pub(crate) fn held(signer: &config::Signer) -> Result<Option<Vec<Arc<Key>>>, Error> {
     match signer.process {
         Process::Inside => Ok(None),
@@ -40,8 +40,8 @@ pub(crate) fn held(signer: &config::Signer) -> Result<Option<Vec<Arc<Key>>>, Err
     }
 }
 
-/// Prepares the signing services of all workers. `keys` are the keys that this process holds.
-/// Returns also the version of crypto_mb, or the reason why it is not used.
+/// Prepares the signing services of all workers. `keys` are the private keys in this process. Also
+/// returns the version of crypto_mb, or the reason why it is not used.
 pub(crate) fn seeds(signer: &config::Signer, workers: usize, keys: &[Arc<Key>]) -> Result<(Vec<Seed>, String), Error> {
     match signer.process {
         Process::Inside => {
@@ -59,7 +59,7 @@ pub(crate) fn seeds(signer: &config::Signer, workers: usize, keys: &[Arc<Key>]) 
     }
 }
 
-/// Loads crypto_mb and measures the costs of signatures with `keys`.
+/// Loads crypto_mb and measures the signing times of `keys`.
 pub(crate) fn policy(
     signer: &config::Signer,
     keys: &[Arc<Key>],
@@ -70,13 +70,13 @@ pub(crate) fn policy(
     Ok((policy, library, lanes))
 }
 
-/// Returns the path of the signer's socket. The check of the configuration ensures that it is set.
+/// Returns the path of the signer's socket. The configuration was checked, so the path is set.
 pub(crate) fn socket(signer: &config::Signer) -> &std::path::Path {
     signer.socket.as_deref().unwrap_or(std::path::Path::new(""))
 }
 
-/// Loads the library crypto_mb, which signs in SIMD lanes. Returns the library with its version, or
-/// the reason why it is not used.
+/// Loads the library crypto_mb, which signs in SIMD lanes. Also returns the version, or the reason
+/// why the library is not used.
 fn library(signer: &config::Signer) -> Result<(Option<Arc<Library>>, String), Error> {
     if !signer.lanes {
         return Ok((None, "disabled by the configuration".to_owned()));

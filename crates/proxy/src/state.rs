@@ -1,4 +1,4 @@
-//! State of the proxies that all workers share. A reload of the configuration replaces it.
+//! State that all workers share. A configuration reload replaces it.
 
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
@@ -26,16 +26,16 @@ pub(crate) struct ProxyState {
 
 /// State of all proxies under one configuration.
 pub(crate) struct Generation {
-    /// Number of the configuration. The first configuration has the number 1.
+    /// Number of the configuration, counted from 1.
     pub(crate) number: u64,
     pub(crate) proxies: Vec<Arc<ProxyState>>,
 }
 
-/// State of the program. Connections watch it in order to end in time.
+/// State of the program, which tells connections when to end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Phase {
-    /// Number of the current configuration. Connections that an earlier configuration accepted end
-    /// after their current request.
+    /// Number of the current configuration. Connections from an earlier configuration end after
+    /// their current request.
     pub(crate) generation: u64,
     pub(crate) stop: Stop,
 }
@@ -54,7 +54,7 @@ pub(crate) enum Stop {
 /// Context of a connection.
 pub(crate) struct Link {
     pub(crate) proxy: Arc<ProxyState>,
-    /// Number of the configuration under which the connection was accepted.
+    /// Number of the configuration that accepted the connection.
     pub(crate) generation: u64,
     pub(crate) phase: watch::Receiver<Phase>,
     pub(crate) pool: std::rc::Rc<crate::http::pool::Pool>,
@@ -88,10 +88,9 @@ impl Link {
 }
 
 impl ProxyState {
-    /// Reads keys and certificates, and resolves the addresses of servers. `old` is the state of
-    /// this proxy under the previous configuration. If the TLS settings are equal, the session
-    /// tickets of `old` stay valid. `held` are the keys of a signer in another process, if it holds
-    /// them.
+    /// Reads keys and certificates, and resolves server addresses. `old` is the previous state of
+    /// this proxy. If the TLS settings are equal, the session tickets of `old` stay valid. `held`
+    /// are the keys of a signer in another process, if there is one.
     pub(crate) fn new(
         config: &Config,
         proxy: &config::Proxy,
@@ -113,8 +112,8 @@ impl ProxyState {
         };
         let certificates = Arc::new(certificates.map_err(tls)?);
         let settings = settings(proxy);
-        // If the TLS settings are equal, the new acceptor keeps the session tickets. It always
-        // reads the certificates of the client authorities again.
+        // With equal TLS settings, session tickets stay valid. The certificates of the client
+        // authorities are always read again.
         let acceptor = match old.filter(|old| old.settings == settings) {
             Some(old) => old.acceptor.with_certificates(&settings, Arc::clone(&certificates)),
             None => RustlsAcceptor::new(&settings, Arc::clone(&certificates)),

@@ -1,4 +1,4 @@
-//! Implements the mode `tcp`, in which decrypted bytes are forwarded to a server unchanged.
+//! Implements the mode `tcp`, which forwards decrypted bytes unchanged to a server.
 
 use std::net::SocketAddr;
 use std::rc::Rc;

@@ -1,4 +1,5 @@
-//! A worker is one thread with its own async runtime, listeners and signing service.
+//! A worker is one thread with a separate async runtime, separate listeners and a separate signing
+//! service.
 
 use std::net::{SocketAddr, TcpListener as StdListener};
 use std::rc::Rc;
@@ -21,10 +22,10 @@ use crate::{signing, tcp, upstream};
 
 /// Interval at which a worker publishes the counters of its signer.
 const PUBLISH: Duration = Duration::from_millis(50);
-/// Pause after a connection could not be accepted because no file descriptor was free.
+/// Pause after an accept failed for lack of file descriptors.
 const ACCEPT_RETRY: Duration = Duration::from_millis(20);
 
-/// Data with which a worker starts. The thread that starts the workers creates it.
+/// Data for the start of a worker. Another thread creates this data.
 pub(crate) struct Seed {
     pub(crate) index: usize,
     /// CPU core on which the worker runs.
@@ -89,7 +90,7 @@ async fn work(seed: Seed, signer: signing::Seed) -> std::io::Result<()> {
         }
     }
     // The worker ends when its listeners are closed and no connection is left. After `Stop::Now`,
-    // it briefly waits for the remaining connections to update their counters.
+    // it waits briefly while connections update their counters.
     let mut phase = worker.phase.clone();
     loop {
         publish();
@@ -97,7 +98,7 @@ async fn work(seed: Seed, signer: signing::Seed) -> std::io::Result<()> {
         if stop > Stop::No && Rc::strong_count(&connections) == 1 {
             break;
         }
-        // Wait until the state of the program changes or the interval has passed.
+        // Wait for a new program state, or until the interval has passed.
         let _ = tokio::time::timeout(PUBLISH, phase.changed()).await;
         if stop == Stop::Now {
             tokio::task::yield_now().await;
@@ -124,7 +125,7 @@ async fn check_health(worker: Rc<Worker>, index: usize) {
 
 /// Waits until a stop begins.
 pub(crate) async fn draining(phase: &mut watch::Receiver<Phase>, at_least: Stop) {
-    // The channel closes only when the program stops, so a closed channel counts as a stop.
+    // A closed channel also means that the program stops.
     let _ = phase.wait_for(|phase| phase.stop >= at_least).await;
 }
 
@@ -162,8 +163,8 @@ async fn serve(link: Link, socket: TcpStream, client: SocketAddr) {
     let link = Rc::new(link);
     let mut phase = link.phase.clone();
     let counters = link.counters();
-    // Nagle's algorithm would delay small records, so it is switched off. If the socket has no
-    // local address, the connection is already closed.
+    // Nagle's algorithm would delay small records, so it is switched off. Without a local address,
+    // the connection is already closed.
     let local = match (socket.set_nodelay(true), socket.local_addr()) {
         (Ok(()), Ok(local)) => local,
         _ => return counters.handshake_failed_closed.increment(),

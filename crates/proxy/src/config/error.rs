@@ -29,8 +29,8 @@ pub enum ConfigError {
 impl ConfigError {
     pub(super) fn at(origin: &str, line: usize, message: impl ToString) -> Self {
         let message = message.to_string();
-        // The message may quote values with control characters. These characters are replaced to
-        // keep the message on one line.
+        // The message may quote control characters. They are replaced to keep the message on one
+        // line.
         let message = message.trim().chars().map(|c| if c.is_control() { ' ' } else { c }).collect();
         Self::Line { origin: origin.to_owned(), line, message }
     }

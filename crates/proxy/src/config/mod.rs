@@ -28,8 +28,8 @@ use serde::Deserialize;
 
 pub use error::ConfigError;
 
-/// Complete configuration of the program. Relative paths are relative to the folder of the
-/// configuration file.
+/// Complete configuration of the program. Relative paths start at the folder of the configuration
+/// file.
 #[derive(Clone, Debug, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Config {
@@ -42,13 +42,13 @@ pub struct Config {
     /// Path of the control socket.
     #[serde(default)]
     pub control: Option<PathBuf>,
-    /// User under which the process continues after all sockets are open and all keys are loaded.
+    /// User of the process after all sockets are open and all keys are loaded.
     #[serde(default)]
     pub user: Option<String>,
     /// File of the access log. The path `-` means standard output.
     #[serde(default)]
     pub access_log: Option<PathBuf>,
-    /// Maximum time in seconds that connections have to end after a stop is requested.
+    /// Maximum time in seconds for open connections to end after a stop request.
     #[serde(default = "drain_s")]
     pub drain_s: f64,
     /// Signing engine and keys.
@@ -71,18 +71,18 @@ pub struct Signer {
     /// Path of the Unix socket on which `godwit signer` listens.
     #[serde(default)]
     pub socket: Option<PathBuf>,
-    /// User under which `godwit signer` continues after it has loaded all keys.
+    /// User of `godwit signer` after it has loaded all keys.
     #[serde(default)]
     pub user: Option<String>,
-    /// Whether the signer uses the eight SIMD lanes of the library crypto_mb, if the library is
-    /// installed.
+    /// Whether the signer uses SIMD lanes through the library crypto_mb, if it is installed.
     #[serde(default = "yes")]
     pub lanes: bool,
-    /// File of the library crypto_mb. The search path of the dynamic loader is used by default.
+    /// File of the library crypto_mb. Without this setting, the dynamic loader searches for the
+    /// library.
     #[serde(default)]
     pub crypto_mb: Option<PathBuf>,
-    /// Maximum number of unfinished signatures per worker. Handshakes that need a further signature
-    /// are refused.
+    /// Maximum number of unfinished signatures per worker. Handshakes beyond this number are
+    /// refused.
     #[serde(default = "jobs_max")]
     pub jobs_max: usize,
     /// Keys.
@@ -133,8 +133,8 @@ pub struct Proxy {
     pub listen: SocketAddr,
     /// Kind of traffic that the proxy forwards.
     pub mode: Mode,
-    /// Names of the keys that this proxy uses. The first key serves clients with an unknown server
-    /// name.
+    /// Names of the keys that this proxy uses. Clients that ask for an unknown server name get the
+    /// first key.
     pub keys: Vec<String>,
     /// Key exchange groups that the proxy accepts, in order of preference.
     #[serde(default = "groups")]
@@ -142,8 +142,8 @@ pub struct Proxy {
     /// Whether TLS 1.2 is accepted.
     #[serde(default = "yes")]
     pub tls12: bool,
-    /// Application protocols that the proxy offers (ALPN). The default is `h2` and `http/1.1` in
-    /// mode `http`, and no protocol in mode `tcp`.
+    /// Application protocols that the proxy offers (ALPN). In mode `http`, the default is `h2` and
+    /// `http/1.1`. In mode `tcp`, it is no protocol.
     #[serde(default)]
     pub alpn: Option<Vec<String>>,
     /// Whether clients can resume earlier sessions.
@@ -154,24 +154,25 @@ pub struct Proxy {
     pub client_certificates: Option<ClientCertificates>,
     /// Servers behind the proxy.
     pub upstream: Vec<Upstream>,
-    /// Method that selects the server for a connection (mode `tcp`) or a request (mode `http`).
+    /// Method that selects a server. It applies to each connection in mode `tcp`, and to each
+    /// request in mode `http`.
     #[serde(default)]
     pub balance: Balance,
-    /// Settings for TLS between the proxy and the servers. Without this table, connections to
-    /// servers are not encrypted.
+    /// TLS settings for connections to servers. Without this table, these connections are not
+    /// encrypted.
     #[serde(default)]
     pub upstream_tls: Option<UpstreamTls>,
     /// Health checks.
     #[serde(default)]
     pub health: Option<Health>,
-    /// Whether the proxy sends a PROXY protocol header of version 2 to the server before all other
-    /// bytes (mode `tcp`).
+    /// Whether the proxy first sends a PROXY protocol header of version 2 to the server (mode
+    /// `tcp`).
     #[serde(default)]
     pub proxy_protocol: bool,
     /// Address of a listener without TLS, which redirects clients to this proxy (mode `http`).
     #[serde(default)]
     pub redirect: Option<SocketAddr>,
-    /// Folder with the responses to ACME challenges. The listener without TLS serves them (mode
+    /// Folder with responses to ACME challenges, which the listener without TLS serves (mode
     /// `http`).
     #[serde(default)]
     pub acme: Option<PathBuf>,
@@ -193,8 +194,7 @@ fn groups() -> Vec<Group> {
 pub enum Mode {
     /// Decrypted bytes go to the server unchanged.
     Tcp,
-    /// The proxy accepts HTTP/1.1 and HTTP/2 requests, and forwards them to the servers with
-    /// HTTP/1.1.
+    /// The proxy accepts HTTP/1.1 and HTTP/2. It forwards all requests in HTTP/1.1.
     Http,
 }
 
@@ -238,11 +238,11 @@ pub enum Balance {
     /// Selects the servers one after another.
     #[default]
     RoundRobin,
-    /// Selects the server with the fewest open connections (mode `tcp`) or requests in progress
-    /// (mode `http`).
+    /// Selects the server with the fewest active connections (mode `tcp`) or requests (mode
+    /// `http`).
     LeastConnections,
-    /// Selects the server by a hash of the client's address. Most clients stay with their server
-    /// when other servers are added or fail.
+    /// Selects the server by a hash of the client's address. Most clients keep their server when
+    /// other servers are added or fail.
     Hash,
 }
 
@@ -252,8 +252,8 @@ pub enum Balance {
 pub struct UpstreamTls {
     /// Accepted authorities in PEM form.
     pub authorities: PathBuf,
-    /// Host name that the certificates of the servers must contain. The default is the host of the
-    /// server's address.
+    /// Host name in the certificates of the servers. The default is the host in each server's
+    /// address.
     #[serde(default)]
     pub server_name: Option<String>,
 }
@@ -262,8 +262,8 @@ pub struct UpstreamTls {
 #[derive(Clone, Debug, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Health {
-    /// Path that the health check requests. The response must have a 2xx status. Without a path, a
-    /// successful connection is sufficient.
+    /// Path that the health check requests. The response status must be 2xx. Without a path, a
+    /// successful connection is enough.
     #[serde(default)]
     pub path: Option<String>,
     /// Interval between checks, in seconds.
@@ -286,15 +286,15 @@ fn check_s() -> f64 {
 #[derive(Clone, Debug, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct Limits {
-    /// Maximum number of connections per worker. Further connections are closed.
+    /// Maximum number of connections per worker. Excess connections are closed.
     pub connections: usize,
-    /// Maximum size of a request header, in bytes. The minimum for HTTP/1.1 is 8192.
+    /// Maximum size of a request header, in bytes. HTTP/1.1 needs at least 8192.
     pub header_bytes: usize,
     /// Maximum number of fields in a request header.
     pub header_fields: usize,
     /// Largest size of a request's body, in bytes.
     pub body_bytes: u64,
-    /// Maximum number of simultaneous requests on an HTTP/2 connection.
+    /// Maximum number of concurrent requests on an HTTP/2 connection.
     pub streams: u32,
 }
 
@@ -310,10 +310,10 @@ impl Default for Limits {
 pub struct Timeouts {
     /// Longest time of a TLS handshake.
     pub handshake_s: f64,
-    /// Maximum time to receive a request header, and to wait for the next request.
+    /// Maximum time for receiving a request header, and for waiting for the next request.
     pub header_s: f64,
-    /// Maximum time without a byte in either direction. It applies to mode `tcp`, to WebSockets and
-    /// to message bodies.
+    /// Maximum time without a byte in either direction, for mode `tcp`, WebSockets and message
+    /// bodies.
     pub idle_s: f64,
     /// Maximum time to establish a connection to a server.
     pub connect_s: f64,
@@ -335,8 +335,7 @@ pub(crate) fn seconds(seconds: f64) -> Duration {
 }
 
 impl Config {
-    /// Reads and checks a configuration file. The function does not read the keys and certificates
-    /// that the file names.
+    /// Reads and checks a configuration file, but not the keys and certificates that it names.
     ///
     /// # Errors Returns the first error that it finds, with the file name and the line.
     pub fn load(path: &Path) -> Result<Self, ConfigError> {
@@ -346,8 +345,8 @@ impl Config {
         Self::parse(&text, &path.display().to_string(), folder)
     }
 
-    /// Parses and checks a configuration. Error messages call it `origin`. Relative paths are
-    /// relative to `folder`.
+    /// Parses and checks a configuration. Error messages name its source as `origin`. Relative
+    /// paths start at `folder`.
     ///
     /// # Errors
     /// Returns the first error, with its line.
@@ -362,8 +361,8 @@ impl Config {
         Ok(config)
     }
 
-    /// Reads and checks the files of all keys, certificates and authorities. Also resolves the
-    /// addresses of all servers. If a signer in another process holds the keys, it must be running.
+    /// Reads and checks the files of all keys, certificates and authorities. Also resolves all
+    /// server addresses. A signer that holds the keys in another process must be running.
     ///
     /// # Errors
     /// Returns the first error.

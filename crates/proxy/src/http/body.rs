@@ -15,7 +15,6 @@ use tokio::time::{Instant, Sleep};
 use super::exchange::Exchange;
 use super::pool::Returned;
 
-/// Timer that fires if no frame of a body arrives for too long.
 struct Idle {
     timer: Pin<Box<Sleep>>,
     limit: Duration,
@@ -26,8 +25,8 @@ impl Idle {
         Self { timer: Box::pin(tokio::time::sleep(limit)), limit }
     }
 
-    /// Restarts the timer if `polled` is ready. Returns an error if `polled` is pending and the
-    /// timer has expired.
+    /// Restarts the timer if `polled` is ready. Otherwise, returns an error if the timer has
+    /// expired.
     fn check<T>(&mut self, cx: &mut Context<'_>, polled: &Poll<T>) -> io::Result<()> {
         if polled.is_ready() {
             self.timer.as_mut().reset(Instant::now() + self.limit);
@@ -42,7 +41,7 @@ impl Idle {
 
 /// Body of a request on its way to a server.
 pub(super) struct RequestBody {
-    /// Body that the client sends. It is `None` for a request without a body.
+    /// Body from the client. It is `None` for a request without a body.
     inner: Option<Incoming>,
     exchange: Rc<Exchange>,
     left: u64,
@@ -99,15 +98,15 @@ impl Body for RequestBody {
 pub(crate) struct ResponseBody {
     source: Source,
     exchange: Option<Rc<Exchange>>,
-    /// Whether the end of the body was seen, or the response has no body.
+    /// Whether the body has ended, or the response has no body.
     ended: bool,
 }
 
 enum Source {
     /// The body is a text that the proxy itself created.
     Own(Full<Bytes>),
-    /// The body comes from a server. When it is complete, the connection in `returned` can be used
-    /// for another request.
+    /// The body comes from a server. After its end, the connection in `returned` can serve another
+    /// request.
     Server { inner: Incoming, idle: Idle, returned: Option<Returned> },
 }
 
@@ -116,8 +115,8 @@ impl ResponseBody {
         Self { source: Source::Own(Full::new(text.into())), exchange, ended: false }
     }
 
-    /// Creates a body that comes from a server. `has_body` is false for responses that never have a
-    /// body, such as responses to HEAD requests.
+    /// Creates a body from a server. `has_body` is false for responses without a body, such as
+    /// responses to HEAD requests.
     pub(super) fn server(
         inner: Incoming,
         returned: Returned,

@@ -1,5 +1,4 @@
-//! One request and its response. The exchange updates the counters and writes the line of the
-//! access log.
+//! A request and its response. Updates the counters and writes to the access log.
 
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
@@ -12,16 +11,16 @@ use serde_json::json;
 
 use super::Client;
 
-/// Maximum length of each text that the access log takes from a request, in bytes.
+/// Maximum length of each request text in the access log, in bytes.
 const TEXT_BYTES_MAX: usize = 1024;
 
-/// A request, from its arrival until its response is complete or has failed. When this value is
-/// dropped, the request is counted and its line is written to the access log.
+/// A request, until its response is complete or has failed. Dropping this value counts and logs the
+/// request.
 pub(super) struct Exchange {
     pub(super) client: Rc<Client>,
     started: Instant,
     method: String,
-    /// Whether the response has no body, because the method is HEAD.
+    /// Whether the method is HEAD, which means that the response has no body.
     pub(super) is_head: bool,
     host: RefCell<String>,
     path: String,

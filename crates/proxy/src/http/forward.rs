@@ -20,12 +20,11 @@ use super::upgrade;
 use crate::config;
 use crate::upstream::Lease;
 
-/// Maximum number of attempts to send a request. Attempts over reused connections and over new
-/// connections both count.
+/// Maximum number of attempts to send a request, over reused and new connections.
 const ATTEMPTS_MAX: usize = 8;
 
-/// Forwards a request to a server and returns its response. If no server answers, the proxy creates
-/// the response.
+/// Forwards a request to a server and returns the response. If no server answers, returns an error
+/// response from the proxy.
 pub(super) async fn forward(client: Rc<Client>, mut request: Request<Incoming>) -> Response<ResponseBody> {
     let upgrading = hyper::upgrade::on(&mut request);
     let (mut head, body) = request.into_parts();
@@ -107,8 +106,8 @@ struct Attempt<'a> {
 }
 
 impl Attempt<'_> {
-    /// Sends the request to one server after another until one of them answers. A request that a
-    /// server may have received is sent again only if its method is idempotent and it has no body.
+    /// Sends the request to one server after another until one answers. If a server may have
+    /// received the request, it is sent again only with an idempotent method and without a body.
     async fn run(&self, head: Parts, body: Incoming, limit: u64) -> Result<(Response<Incoming>, Returned), Failure> {
         let (link, counters) = (&self.client.link, self.client.link.counters());
         let proxy = &link.proxy;
@@ -133,8 +132,7 @@ impl Attempt<'_> {
                     return Ok((response, Returned { pool: Rc::clone(&link.pool), key, sender, lease }));
                 }
                 Ok(Err(mut error)) => {
-                    // The server may have closed a reused connection just before the request was
-                    // sent.
+                    // The server may have closed a reused connection just before the send.
                     let again = error.take_message().or_else(|| {
                         let head = replay.clone()?;
                         Some(Request::from_parts(head, RequestBody::empty(Rc::clone(self.exchange))))
@@ -161,8 +159,8 @@ impl Attempt<'_> {
         (link.index(), link.generation, lease.index)
     }
 
-    /// Returns a connection to a server that is not listed in `tried`. The last value states
-    /// whether an earlier request already used the connection.
+    /// Returns a connection to a server that is not in `tried`. The last value is true for a reused
+    /// connection.
     async fn sender(&self, client: SocketAddr, tried: &mut Vec<usize>) -> Option<(Lease, Sender, bool)> {
         let (link, counters) = (&self.client.link, self.client.link.counters());
         let proxy = &link.proxy;
@@ -178,8 +176,8 @@ impl Attempt<'_> {
             match connected.await {
                 Some((sender, connection)) => {
                     counters.upstream_connections.increment();
-                    // This task runs the connection until its sender is dropped or the server
-                    // closes it. The task ignores errors, because they are reported to the request.
+                    // This task runs the connection until the sender is dropped or the server
+                    // closes the connection. The request reports errors, so the task ignores them.
                     spawn_local(async move {
                         let _ = connection.with_upgrades().await;
                     });
@@ -202,7 +200,7 @@ impl Attempt<'_> {
 /// Returns a response that the proxy itself creates.
 fn answer(exchange: &Rc<Exchange>, status: StatusCode, text: &str) -> Response<ResponseBody> {
     exchange.status.set(Some(status));
-    // hyper removes the body of a response to HEAD in HTTP/1.1, but not in HTTP/2.
+    // For HEAD, hyper removes the response body in HTTP/1.1, but not in HTTP/2.
     let text = if exchange.is_head { String::new() } else { format!("{text}\n") };
     let mut response = Response::new(ResponseBody::own(text, Some(Rc::clone(exchange))));
     *response.status_mut() = status;

@@ -27,18 +27,18 @@ const FORWARDED: HeaderName = HeaderName::from_static("forwarded");
 /// Reason why a request is refused because of its header.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Invalid {
-    /// The Host field is missing or repeated, or contradicts the request target (RFC 9112, section
+    /// The Host field is missing, repeated, or different from the request target (RFC 9112, section
     /// 3.2).
     Host,
     /// The method is CONNECT, but this proxy does not create tunnels.
     Connect,
-    /// The request has both a Content-Length and a Transfer-Encoding field (RFC 9112, section 6.1).
+    /// The request has both Content-Length and Transfer-Encoding (RFC 9112, section 6.1).
     Length,
     /// The header is larger than `limits.header_bytes`.
     Size,
 }
 
-/// Returns the size that the request header has in HTTP/1.1, in bytes.
+/// Returns the size of the request header in HTTP/1.1 form, in bytes.
 fn size_bytes(request: &Parts) -> usize {
     let target = request.uri.path_and_query().map_or(1, |target| target.as_str().len());
     let fields = request.headers.iter().map(|(name, value)| name.as_str().len() + value.len() + ": \r\n".len());
@@ -47,8 +47,7 @@ fn size_bytes(request: &Parts) -> usize {
 
 /// Returns the host of a request.
 ///
-/// # Errors
-/// Returns an error if the request header has more than `limit` bytes, or if it is invalid.
+/// # Errors Returns an error if the request header exceeds `limit` bytes or is invalid.
 pub(super) fn host(request: &Parts, limit: usize) -> Result<HeaderValue, Invalid> {
     if size_bytes(request) > limit {
         return Err(Invalid::Size);
@@ -80,7 +79,7 @@ pub(super) fn host(request: &Parts, limit: usize) -> Result<HeaderValue, Invalid
     if is_valid { Ok(host) } else { Err(Invalid::Host) }
 }
 
-/// Returns whether the request asks to switch to the WebSocket protocol (RFC 6455, section 4.1).
+/// Returns whether the request asks for a WebSocket (RFC 6455, section 4.1).
 pub(super) fn is_websocket(request: &Parts) -> bool {
     let has = |name: HeaderName, token: &str| {
         let values = request.headers.get_all(name);
@@ -102,12 +101,12 @@ pub(super) fn remove_hop_by_hop(headers: &mut HeaderMap) {
     for name in HOP_BY_HOP.iter().chain(&listed) {
         headers.remove(name);
     }
-    // hyper writes the framing of the forwarded message again, so this field is removed.
+    // hyper sets this field again for the forwarded message.
     headers.remove(TRANSFER_ENCODING);
 }
 
-/// Changes the header of a client's request into the header that is sent to a server. The fields
-/// that report the client's address are overwritten, so that clients cannot forge them.
+/// Converts a client's request header to the header for a server. Fields with the client's address
+/// are overwritten, because clients could forge them.
 pub(super) fn to_server(request: &mut Parts, host: &HeaderValue, client: SocketAddr, websocket: bool) {
     let headers = &mut request.headers;
     remove_hop_by_hop(headers);
@@ -116,7 +115,7 @@ pub(super) fn to_server(request: &mut Parts, host: &HeaderValue, client: SocketA
     headers.insert(HOST, host.clone());
     headers.insert(FORWARDED_HOST, host.clone());
     headers.insert(FORWARDED_PROTO, HeaderValue::from_static("https"));
-    // The text of an address has only visible characters, so it is a valid header value.
+    // An address in text form is always a valid header value.
     if let Ok(address) = HeaderValue::from_str(&client.ip().to_canonical().to_string()) {
         headers.insert(FORWARDED_FOR, address);
     }
@@ -131,8 +130,8 @@ pub(super) fn to_server(request: &mut Parts, host: &HeaderValue, client: SocketA
     request.extensions.clear();
 }
 
-/// Joins the Cookie fields of a request into one field, because HTTP/2 permits several of them (RFC
-/// 9113, section 8.2.3).
+/// Joins all Cookie fields into one, because HTTP/2 requests may have several (RFC 9113, section
+/// 8.2.3).
 fn join_cookies(headers: &mut HeaderMap) {
     let cookies: Vec<&[u8]> = headers.get_all(COOKIE).iter().map(HeaderValue::as_bytes).collect();
     if cookies.len() > 1

@@ -1,5 +1,4 @@
-//! Implements the mode `http`, in which requests of HTTP/1.1 and HTTP/2 are forwarded to servers in
-//! HTTP/1.1.
+//! Implements the mode `http`, which accepts HTTP/1.1 and HTTP/2 and forwards requests in HTTP/1.1.
 
 mod body;
 mod exchange;
@@ -30,12 +29,12 @@ use crate::state::{Link, Phase, Stop};
 use body::ResponseBody;
 use upgrade::Upgraded;
 
-/// Maximum number of response bytes that are buffered for one HTTP/2 stream.
+/// Maximum number of buffered response bytes per HTTP/2 stream.
 const SEND_BYTES_MAX: usize = 64 << 10;
-/// Extra time for a connection to end after its last request. It also covers timers that fire late.
+/// Extra time for a connection to end, which also covers late timers.
 const GRACE: Duration = Duration::from_secs(5);
 
-/// Properties of a client connection that all of its requests share.
+/// Client connection, as all of its requests see it.
 pub(crate) struct Client {
     pub(crate) link: Rc<Link>,
     pub(crate) address: SocketAddr,
@@ -43,13 +42,12 @@ pub(crate) struct Client {
     pub(crate) version: &'static str,
     /// Number of requests in progress.
     in_progress: Cell<usize>,
-    /// Last time at which a request began or ended, or a part of a body arrived.
+    /// Time of the last progress, such as the start of a request or a part of a body.
     active: Cell<Instant>,
     /// WebSocket that the connection has become.
     upgraded: RefCell<Option<Upgraded>>,
 }
 
-/// Executor for the tasks of HTTP/2 connections. All tasks run on the thread that creates them.
 #[derive(Clone, Copy)]
 struct LocalExecutor;
 
@@ -99,7 +97,7 @@ where
             .with_upgrades();
         let mut connection = pin!(connection);
         let end = |connection: Pin<&mut _>| http1::UpgradeableConnection::graceful_shutdown(connection);
-        // hyper closes the connection if no request header arrives for the time `wait`.
+        // hyper closes a connection without a request header after the time `wait`.
         drive(&client, connection.as_mut(), end, wait + GRACE).await
     };
     let counters = link.counters();
@@ -114,9 +112,9 @@ where
     }
 }
 
-/// Runs a client connection. When the program stops or reloads its configuration, the connection
-/// ends after its requests in progress. It also ends if it has no request for the time `idle`, or
-/// if a request makes no progress for too long.
+/// Runs a client connection. After a stop or a reload, the connection ends when its requests in
+/// progress have ended. It also ends after the time `idle` without a request, or if a request makes
+/// no progress for too long.
 async fn drive<C>(
     client: &Client,
     mut connection: Pin<&mut C>,
@@ -145,15 +143,14 @@ where
     client.progress();
     tokio::select! {
         result = connection.as_mut() => result,
-        // Without this time limit, a client that does not read the last response would keep the
-        // connection open.
+        // This time limit ends the connection if a client does not read the last response.
         _ = client.quiet(GRACE, busy) => Ok(()),
     }
 }
 
 impl Client {
-    /// Waits until no request has been in progress for the time `idle`, or until a request has made
-    /// no progress for the time `busy`. Returns whether a request is in progress.
+    /// Waits until the connection is unused for the time `idle`, or a request stalls for the time
+    /// `busy`. Returns whether a request is in progress.
     async fn quiet(&self, idle: Duration, busy: Duration) -> bool {
         loop {
             let in_progress = self.in_progress.get() > 0;

@@ -1,4 +1,4 @@
-//! Pool of server connections that stay open between requests. Each worker has a separate pool.
+//! Pool of open server connections for later requests. Each worker has a separate pool.
 
 use std::cell::RefCell;
 use std::collections::HashMap;
@@ -13,12 +13,12 @@ use crate::upstream::Lease;
 /// Largest number of unused connections to one server.
 const IDLE_MAX: usize = 256;
 
-/// Key of the pool: the index of the proxy, the number of its configuration, and the index of the
-/// server.
+/// Key of the pool. It consists of the proxy's index, the configuration number, and the server's
+/// index.
 pub(super) type Key = (usize, u64, usize);
 pub(super) type Sender = SendRequest<RequestBody>;
 
-/// Unused server connections for each key, with the newest connection last.
+/// Unused server connections for each key, sorted from oldest to newest.
 #[derive(Default)]
 pub(crate) struct Pool(RefCell<HashMap<Key, Vec<(Sender, Instant)>>>);
 
@@ -40,7 +40,7 @@ impl Pool {
 
     fn give_back(&self, key: Key, sender: Sender) {
         let mut pool = self.0.borrow_mut();
-        // Connections that were opened under an earlier configuration are not used any more.
+        // Remove connections from earlier configurations.
         pool.retain(|(proxy, generation, _), _| *proxy != key.0 || *generation >= key.1);
         let idle = pool.entry(key).or_default();
         if idle.len() >= IDLE_MAX {
@@ -50,8 +50,8 @@ impl Pool {
     }
 }
 
-/// Server connection that still receives the body of a response. It can return to the pool when the
-/// body is complete. Until then, the server counts as in use.
+/// Server connection that still receives a response body. After the body, it can return to the
+/// pool. Until then, the server counts as active.
 pub(super) struct Returned {
     pub(super) pool: Rc<Pool>,
     pub(super) key: Key,

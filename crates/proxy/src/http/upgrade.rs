@@ -1,5 +1,5 @@
-//! WebSocket connections. After both sides have switched to the WebSocket protocol, bytes are
-//! copied in both directions.
+//! WebSocket connections. After both sides have switched protocols, bytes are copied in both
+//! directions.
 
 use std::rc::Rc;
 
@@ -17,8 +17,7 @@ use super::headers;
 use crate::relay::{End, relay};
 use crate::upstream::Lease;
 
-/// Task of a connection that has switched to the WebSocket protocol. Dropping the value closes the
-/// WebSocket.
+/// Task of a WebSocket connection. Dropping the value closes the WebSocket.
 pub(super) struct Upgraded(JoinHandle<()>);
 
 impl Upgraded {
@@ -35,8 +34,8 @@ impl Drop for Upgraded {
     }
 }
 
-/// Returns the response with status 101. When both sides have switched to the WebSocket protocol, a
-/// new task copies the bytes.
+/// Returns the response with status 101. A new task copies the bytes after both sides have switched
+/// protocols.
 pub(super) fn switch(
     client: &Rc<Client>,
     exchange: Rc<Exchange>,

@@ -1,13 +1,13 @@
-//! Selects a server by consistent hashing of the client's address.
+//! Selects a server by a consistent hash of the client's address.
 //!
 //! The method is rendezvous hashing (Thaler and Ravishankar, IEEE/ACM Transactions on Networking,
-//! 1998). A hash function computes a number for each pair of a client and a server. The server with
-//! the largest number is selected. If a server is added or removed, only the clients of this server
-//! move.
+//! 1998). A hash gives a number for each pair of client and server. The server with the largest
+//! number is selected. If a server is removed, only its clients move. If a server is added, clients
+//! move only to this server.
 
 use std::net::IpAddr;
 
-/// Mixes the bits of a number with splitmix64 (Steele, Lea, Flood, OOPSLA 2014, figure 16).
+/// Mixes the bits of a number by splitmix64 (Steele, Lea, Flood, OOPSLA 2014, figure 16).
 fn mix(value: u64) -> u64 {
     let value = value.wrapping_add(0x9e37_79b9_7f4a_7c15);
     let value = (value ^ (value >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
@@ -50,7 +50,7 @@ mod tests {
         for client in 0..10_000 {
             let chosen = server(client, &seeds);
             counts[seeds.iter().position(|seed| *seed == chosen).unwrap()] += 1;
-            // If the last server is removed, only its clients move to other servers.
+            // If the last server is removed, only its clients move.
             if chosen != seeds[4] {
                 assert_eq!(server(client, &seeds[..4]), chosen);
             }

@@ -1,4 +1,4 @@
-//! Checks the health of servers. The first worker runs these checks for all workers.
+//! Checks the health of servers. The first worker does this for all workers.
 
 use std::sync::atomic::Ordering;
 use std::time::Duration;
@@ -39,7 +39,7 @@ async fn is_healthy(proxy: &ProxyState, health: &Health, server: &Server) -> boo
     if connection.write_all(request.as_bytes()).await.is_err() || connection.flush().await.is_err() {
         return false;
     }
-    // The first ten bytes, such as "HTTP/1.1 2", show whether the status is 2xx.
+    // The first ten bytes, such as "HTTP/1.1 2", are enough to recognise a 2xx status.
     let mut status = [0; 10];
     connection.read_exact(&mut status).await.is_ok() && status.starts_with(b"HTTP/1.") && status[9] == b'2'
 }

@@ -1,5 +1,5 @@
-//! Servers behind a proxy. This module keeps their state, and selects a server for each connection
-//! or request.
+//! Servers behind a proxy. This module tracks their health, and selects a server for each
+//! connection or request.
 
 pub(crate) mod balance;
 pub(crate) mod connect;
@@ -20,8 +20,7 @@ const AVOIDED: Duration = Duration::from_millis(500);
 pub(crate) struct Upstreams {
     pub(crate) servers: Vec<Server>,
     balance: config::Balance,
-    /// Number of selections so far. The round-robin method computes the next server from this
-    /// number.
+    /// Number of selections so far. The round-robin method derives the next server from it.
     turn: AtomicUsize,
     started: Instant,
 }
@@ -33,7 +32,7 @@ pub(crate) struct Server {
     pub(crate) address: SocketAddr,
     /// Hash of the configured address, for consistent hashing.
     seed: u64,
-    /// Whether the last health check succeeded. It stays true for servers without health checks.
+    /// Whether the last health check succeeded. Without health checks, it is always true.
     healthy: AtomicBool,
     /// Time until which the server is avoided, in milliseconds since the start of the program.
     avoided_until_ms: AtomicU64,
@@ -41,15 +40,15 @@ pub(crate) struct Server {
     active: AtomicUsize,
 }
 
-/// Marks a server as in use by a connection or a request until the value is dropped.
+/// Counts a connection or request as active on a server until the value is dropped.
 pub(crate) struct Lease {
     upstreams: Arc<Upstreams>,
     pub(crate) index: usize,
 }
 
 impl Upstreams {
-    /// Resolves the addresses of all servers. A server that is also in `old`, the servers of the
-    /// previous configuration, keeps the result of its last health check.
+    /// Resolves all server addresses. `old` are the servers of the previous configuration. A server
+    /// that is also in `old` keeps the result of its last health check.
     pub(crate) fn new(proxy: &config::Proxy, old: Option<&Self>) -> Result<Self, Error> {
         let resolve = |address: &str| {
             let fail =
@@ -83,8 +82,8 @@ impl Upstreams {
         self.started.elapsed().as_millis() as u64
     }
 
-    /// Selects a server that is not listed in `tried`. If all such servers seem unavailable, the
-    /// function still selects one of them, because their state may be outdated.
+    /// Selects a server that is not in `tried`. If all these servers seem unavailable, selects one
+    /// of them anyway, because their state may be outdated.
     pub(crate) fn choose(self: &Arc<Self>, client: SocketAddr, tried: &[usize]) -> Option<Lease> {
         let now_ms = self.now_ms();
         let open = |index: &usize| !tried.contains(index);
@@ -134,8 +133,8 @@ impl Lease {
         &self.upstreams.servers[self.index]
     }
 
-    /// Reports that no connection to the server could be established, so that other connections
-    /// avoid the server for some time.
+    /// Reports a failed connection to the server. New connections then avoid the server for some
+    /// time.
     pub(crate) fn failed(&self) {
         let until_ms = self.upstreams.now_ms() + AVOIDED.as_millis() as u64;
         self.server().avoided_until_ms.store(until_ms, Ordering::Relaxed);
