@@ -1,9 +1,9 @@
-//! Errors of the crate, grouped by who must act. A job without a signature is counted as a refusal
-//! ([`crate::Refusal`]), not as an error.
+//! Errors of the crate. A job without a signature is no error, but counts as a refusal
+//! ([`crate::Refusal`]).
 
 use std::path::PathBuf;
 
-/// Error that occurs when keys are loaded. The description of each variant states who must act.
+/// Error during the loading of keys. Each variant states who must act.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
     /// The file of a key or a certificate is refused. The operator must act.
@@ -72,7 +72,7 @@ pub enum Reason {
         /// File of the certificate.
         certificate: PathBuf,
     },
-    /// The signer in another process does not hold the key of the certificate.
+    /// The signer in another process does not hold the certificate's key.
     #[error("belongs to a key that the signer does not hold: add the key to its configuration, and reload the signer")]
     NotHeld,
     /// The certificate has expired.

@@ -1,5 +1,5 @@
-//! Memory for keys. The memory is locked in RAM, and is missing from core dumps and from forked
-//! processes. It is overwritten with zeros before it is freed.
+//! Memory for keys. It is locked in RAM, excluded from core dumps and forked processes, and
+//! overwritten with zeros before it is freed.
 #![allow(unsafe_code, reason = "mlock and madvise need the addresses of a mapping")]
 
 use std::ops::{Deref, DerefMut};
@@ -9,8 +9,7 @@ use zeroize::{DefaultIsZeroes, Zeroize};
 
 use crate::Error;
 
-/// Integer type that can be stored in [`Locked`] memory. Every bit pattern, including zero, is a
-/// valid value.
+/// Integer type for [`Locked`] memory. Every bit pattern, including zero, is a valid value.
 pub(crate) trait Plain: DefaultIsZeroes + private::Sealed {}
 impl Plain for u8 {}
 impl Plain for u64 {}
@@ -21,8 +20,8 @@ mod private {
     impl Sealed for u64 {}
 }
 
-/// Array that occupies whole memory pages, which are locked in RAM. The array is overwritten with
-/// zeros before its pages are freed.
+/// Array in memory pages that are locked in RAM. The array is overwritten with zeros before its
+/// pages are freed.
 pub(crate) struct Locked<T: Plain> {
     address: NonNull<T>,
     len: usize,
@@ -119,7 +118,7 @@ mod tests {
         let memory = Locked::copy_of(&[7u64; 600]).unwrap();
         let flags = flags(memory.as_ptr() as usize);
         let has = |flag: &str| flags.split_whitespace().any(|word| word == flag);
-        // The flag `lo` means locked, `dd` means missing from core dumps, and `wf` means wiped in a
+        // The flags are `lo` for locked, `dd` for excluded from core dumps, and `wf` for wiped in a
         // forked process.
         assert!(has("lo") && has("dd") && has("wf"), "{flags}");
         assert_eq!(&*memory, &[7; 600]);

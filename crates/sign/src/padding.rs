@@ -9,7 +9,7 @@ use crate::scheme::{Hash, Scheme};
 /// Longest hash, in bytes.
 const HASH_BYTES_MAX: usize = 64;
 
-/// Returns the DER encoding of `DigestInfo` without the hash value at its end (RFC 8017, section
+/// Returns the DER encoding of `DigestInfo`, up to the hash value at its end (RFC 8017, section
 /// 9.2, note 1).
 fn digest_info(hash: Hash) -> [u8; 19] {
     let (identifier, bytes) = match hash {
@@ -25,9 +25,8 @@ fn digest_info(hash: Hash) -> [u8; 19] {
     prefix
 }
 
-/// Writes the padded message to `into`, which has the length of the modulus.
-///
-/// Returns `None` if `scheme` is not an RSA scheme, or if the random number generator fails.
+/// Writes the padded message to `into`, whose length is that of the modulus. Returns `None` for a
+/// scheme other than RSA, or if the random number generator fails.
 pub(crate) fn pad(scheme: Scheme, message: &[u8], into: &mut [u8]) -> Option<()> {
     match scheme {
         Scheme::RsaPkcs1(hash) => pkcs1(hash, message, into),
@@ -54,8 +53,8 @@ fn pkcs1(hash: Hash, message: &[u8], into: &mut [u8]) {
     into[tail..].copy_from_slice(digest.as_ref());
 }
 
-/// Pads a message with EMSA-PSS and MGF1 (RFC 8017, sections 9.1.1 and B.2.1). The length of the
-/// modulus must be a whole number of bytes.
+/// Pads a message with EMSA-PSS and MGF1 (RFC 8017, sections 9.1.1 and B.2.1). The modulus must
+/// consist of whole bytes.
 fn pss(hash: Hash, message: &[u8], salt: &[u8], into: &mut [u8]) {
     let algorithm = hash.algorithm();
     let hash_bytes = algorithm.output_len();
@@ -85,7 +84,7 @@ fn pss(hash: Hash, message: &[u8], salt: &[u8], into: &mut [u8]) {
 mod tests {
     use super::*;
 
-    /// The padded message has the structure 0x00 0x01 PS 0x00 T of RFC 8017, section 9.2.
+    /// Checks the structure 0x00 0x01 PS 0x00 T of the padded message (RFC 8017, section 9.2).
     #[test]
     fn pkcs1_has_the_structure_of_the_rfc() {
         let mut padded = [0; 256];
@@ -94,8 +93,8 @@ mod tests {
             0x30, 0x31, 0x30, 0x0d, 0x06, 0x09, 0x60, 0x86, 0x48, 0x01, 0x65, 0x03, 0x04, 0x02, 0x01, 0x05, 0x00, 0x04,
             0x20,
         ];
-        // The expected bytes are the start of the SHA-256 digest of "abc" (FIPS 180-4, appendix B.1
-        // of the 2002 edition).
+        // First bytes of the SHA-256 digest of "abc" (FIPS 180-4, appendix B.1 of the 2002
+        // edition).
         let digest = [0xba, 0x78, 0x16, 0xbf];
         assert_eq!(padded[..2], [0, 1]);
         assert!(padded[2..204].iter().all(|&byte| byte == 0xff));

@@ -34,8 +34,8 @@ pub struct DeviceLost;
 
 /// Device that signs batches of jobs for one signer.
 ///
-/// The signer verifies signatures with the public key of the job. If a device returns no result in
-/// time, the CPU signs the job as well. A device may therefore lose jobs.
+/// The signer verifies each signature with the job's public key. If a device returns no result in
+/// time, the CPU also signs the job. A device may therefore lose jobs.
 pub trait Device {
     /// Returns costs and limits.
     fn spec(&self) -> DeviceSpec;

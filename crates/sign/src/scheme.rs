@@ -27,13 +27,13 @@ impl Hash {
     }
 }
 
-/// Signature scheme of a job, with the algorithms that TLS defines (RFC 8446, section 4.2.3).
+/// Signature scheme of a job, as TLS defines it (RFC 8446, section 4.2.3).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Scheme {
     /// RSASSA-PKCS1-v1_5 (RFC 8017, section 8.2).
     RsaPkcs1(Hash),
-    /// RSASSA-PSS with MGF1 (RFC 8017, section 8.1). Message and mask use the same hash function,
-    /// and the salt is as long as the hash.
+    /// RSASSA-PSS with MGF1 (RFC 8017, section 8.1). The message and the mask have the same hash
+    /// function. The salt is as long as the hash.
     RsaPss(Hash),
     /// ECDSA on P-256 with SHA-256 (FIPS 186-5), encoded as ASN.1.
     EcdsaP256Sha256,
@@ -80,7 +80,7 @@ impl Scheme {
         }
     }
 
-    /// Returns the algorithm with which signatures of this scheme are verified.
+    /// Returns the algorithm that verifies signatures of this scheme.
     pub(crate) fn verification(self) -> &'static dyn VerificationAlgorithm {
         match self {
             Self::RsaPkcs1(Hash::Sha256) => &signature::RSA_PKCS1_2048_8192_SHA256,

@@ -12,7 +12,7 @@ use crate::policy::{Costs, CpuCost, Effect, JobId, Policy, PolicyConfig, Process
 use crate::processor::{Device, DeviceJob, DeviceResult};
 use crate::scheme::{Class, Scheme};
 
-/// Maximum length of a message, in bytes. The longest message that TLS signs has about 210 bytes.
+/// Maximum length of a message, in bytes. TLS signs messages of at most about 210 bytes.
 pub const MESSAGE_BYTES_MAX: usize = 1024;
 
 /// Answer to a job.
@@ -31,14 +31,14 @@ struct Pending {
     message: Arc<[u8]>,
 }
 
-/// Signs the jobs of one thread. The signing itself also runs on this thread, in [`Signer::turn`].
+/// Signs the jobs of one thread. [`Signer::turn`] signs on the calling thread.
 pub struct Signer {
     policy: Policy,
     /// Data of each job. The index is the slot number of the job.
     pending: Vec<Option<Pending>>,
     lanes: Option<Lanes>,
     devices: Vec<Box<dyn Device>>,
-    /// One in `check_every` signatures of devices is verified with the public key.
+    /// Number of device results per check. One of these signatures is verified with the public key.
     check_every: u64,
     results: u64,
     // Buffers that calls reuse.
@@ -76,9 +76,9 @@ impl Signer {
         })
     }
 
-    /// Sets how often signatures of devices are verified with the public key. The signer verifies
-    /// one in `every` signatures. The default is 1, with which each signature is verified. Values
-    /// above 1 are only safe for devices that verify their own signatures.
+    /// Sets how often the signer verifies device signatures with the public key. It verifies one in
+    /// `every` signatures, and the default is 1. Higher values are safe only for devices that
+    /// verify their signatures.
     pub fn check_device_results(&mut self, every: u64) {
         self.check_every = every.max(1);
     }
@@ -100,15 +100,15 @@ impl Signer {
         Ok(id)
     }
 
-    /// Cancels a job, so that it gets no answer. Has no effect if the job is already answered.
+    /// Cancels a job, which then gets no answer. Has no effect if the job is already answered.
     pub fn cancel(&mut self, id: JobId) {
         if self.policy.cancel(id) {
             self.pending[id.slot as usize] = None;
         }
     }
 
-    /// Submits the batches that are due to devices, and collects the results of devices. Then signs
-    /// at most one batch on this thread. Appends all answers to `done`.
+    /// Submits due batches to devices, and collects their results. Then signs at most one batch on
+    /// this thread. Appends all answers to `done`.
     ///
     /// Returns whether more jobs wait for this thread.
     pub fn turn(&mut self, now_ns: u64, done: &mut Vec<Done>) -> bool {
@@ -129,8 +129,8 @@ impl Signer {
         self.policy.waiting() > 0
     }
 
-    /// Returns the time at which [`Signer::turn`] must be called again at the latest, if no job is
-    /// submitted before.
+    /// Returns the latest time for the next call of [`Signer::turn`], unless a job is submitted
+    /// before.
     pub fn deadline_ns(&self) -> Option<u64> {
         self.policy.deadline_ns()
     }
@@ -168,7 +168,7 @@ impl Signer {
 
     fn sign_in_lanes(&mut self, class: Class, ids: &[JobId], done: &mut Vec<Done>) {
         let Self { pending, lanes: Some(lanes), .. } = self else {
-            // This case does not occur, because the policy chooses the SIMD lanes only if they are
+            // This case does not occur, because the policy chooses SIMD lanes only if they are
             // available.
             return ids.iter().for_each(|&id| self.sign_single(id, done));
         };
@@ -204,7 +204,7 @@ impl Signer {
             }
             let polled = self.devices[index].poll(now_ns, &mut found);
             for DeviceResult { id, signature } in found.drain(..) {
-                // An earlier wrong signature in this loop may have ended the use of the device.
+                // An earlier wrong signature in this loop may have excluded the device.
                 if self.policy.is_lost(index) {
                     continue;
                 }
@@ -227,8 +227,8 @@ impl Signer {
     }
 }
 
-/// Measures how long this thread needs to sign with each class of `keys`. Classes without a key
-/// keep the costs of [`Costs::default`], because no jobs use them.
+/// Measures the signing time of this thread for each class of `keys`. Classes without a key keep
+/// the times of [`Costs::default`], because no jobs use them.
 ///
 /// # Errors
 /// Returns [`Error::Memory`] if key memory cannot be locked.

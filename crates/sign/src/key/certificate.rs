@@ -30,7 +30,7 @@ impl<'a> Certificate<'a> {
         let signed = AnyRef::decode(&mut SliceReader::new(whole.value())?)?;
         let mut fields = SliceReader::new(signed.value())?;
         let mut field = AnyRef::decode(&mut fields)?;
-        // The first field is the version or, if the version is missing, the serial number.
+        // The version is optional. Without it, the serial number is the first field.
         if field.header().tag() != Tag::Integer {
             AnyRef::decode(&mut fields)?;
         }
@@ -46,7 +46,7 @@ impl<'a> Certificate<'a> {
         Ok(Self { not_before, not_after, public_key })
     }
 
-    /// Returns an error if the certificate is not valid at the time `now`, which counts from 1970.
+    /// Returns an error if the certificate is not valid at the time `now`, counted from 1970.
     pub(super) fn check_validity(&self, now: Duration) -> Result<(), Reason> {
         const DAY: u64 = 24 * 60 * 60;
         if let Some(late) = now.checked_sub(self.not_after) {

@@ -1,5 +1,5 @@
 //! Loads a private key and its certificate chain from files. Checks the file permissions, the
-//! validity period, and that the certificate matches the key.
+//! validity period, and whether the certificate matches the key.
 
 use std::fs::File;
 use std::io::Read;
@@ -16,7 +16,7 @@ use crate::memory::Locked;
 
 /// Largest file with a key or a certificate chain, in bytes.
 const FILE_BYTES_MAX: usize = 1 << 20;
-/// Permission bits that give access to users other than the owner and the group of a file.
+/// Permission bits of a file for other users than its owner and group.
 const OTHERS: u32 = 0o007;
 
 /// Key and certificate chain from files.
@@ -26,11 +26,11 @@ pub struct Loaded {
     pub key: Key,
     /// Certificates in DER form. The first one belongs to the key.
     pub chain: Vec<Vec<u8>>,
-    /// Time at which the validity of the first certificate ends, counted from 1970.
+    /// Expiry time of the first certificate, counted from 1970.
     pub not_after: Duration,
 }
 
-/// Loads the private key in the file `key` and the certificate chain in the file `certificate`.
+/// Loads a private key from the file `key`, and a certificate chain from the file `certificate`.
 ///
 /// # Errors
 /// Returns [`Error::Key`] if a file is refused. A key is refused if all users can access it, if it
@@ -55,15 +55,15 @@ pub struct Held {
     pub key: Arc<Key>,
     /// Certificates in DER form. The first one belongs to the key.
     pub chain: Vec<Vec<u8>>,
-    /// Time at which the validity of the first certificate ends, counted from 1970.
+    /// Expiry time of the first certificate, counted from 1970.
     pub not_after: Duration,
 }
 
-/// Loads the certificate chain in the file `certificate`, whose key must be among `keys`.
+/// Loads a certificate chain from the file `certificate`. The key of the first certificate must be
+/// among `keys`.
 ///
-/// # Errors
-/// Returns [`Error::Key`] if the file is refused: it is not valid at the time `now`, or the signer
-/// does not hold its key.
+/// # Errors Returns [`Error::Key`] if the certificate is not valid at the time `now`, or if the
+/// signer does not hold its key.
 pub fn load_held(certificate: &Path, keys: &[Arc<Key>], now: SystemTime) -> Result<Held, Error> {
     let since_1970 = now.duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
     let read = || {

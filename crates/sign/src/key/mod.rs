@@ -1,4 +1,4 @@
-//! Private keys: loading, checks, and conversion for the processors that use them.
+//! Loads, checks and converts private keys for the processors that sign with them.
 
 mod certificate;
 mod load;
@@ -25,7 +25,7 @@ use crate::scheme::{Class, Scheme};
 use pem::{Problem, sections};
 use private::Private;
 
-/// Private key with which jobs are signed. All threads and processors share it.
+/// Private key for signing. All threads and processors share it.
 #[derive(Debug)]
 pub struct Key {
     class: Class,
@@ -34,8 +34,7 @@ pub struct Key {
     /// Public key in the form that [`UnparsedPublicKey`] takes.
     public: Vec<u8>,
     pair: Pair,
-    /// Key components for SIMD lanes and devices. The value is `None` if only AWS-LC can use the
-    /// key.
+    /// Key components for SIMD lanes and devices, or `None` if only AWS-LC can use the key.
     words: Option<Words>,
 }
 
@@ -66,19 +65,18 @@ enum Pair {
     Elsewhere,
 }
 
-/// Returns the first bytes of the SHA-256 hash of a public key. Two keys of one operator have the
-/// same identity with a probability of 2⁻⁶⁴.
+/// Returns the first bytes of a public key's SHA-256 hash. The hashes of two keys agree with a
+/// probability of 2⁻⁶⁴.
 fn identity(public: &[u8]) -> u64 {
     let hash = digest(&SHA256, public);
     hash.as_ref().iter().take(8).fold(0, |id, byte| id << 8 | u64::from(*byte))
 }
 
 impl Key {
-    /// Parses the private key in `text`, a PEM file that must contain exactly one private key.
+    /// Parses the only private key in the PEM file `text`.
     ///
-    /// # Errors
-    /// Returns [`crate::Error::Memory`] if key memory cannot be locked. The inner result is an
-    /// error if the content is refused, with the reason.
+    /// # Errors Returns [`crate::Error::Memory`] if key memory cannot be locked. If the content is
+    /// refused, the inner result states the reason.
     pub fn from_pem(text: &[u8]) -> Result<Result<Self, Reason>, crate::Error> {
         match Self::parse(text) {
             Ok(key) => Ok(Ok(key)),
@@ -150,8 +148,8 @@ impl Key {
         Ok(Self { class, id: identity(&public), public, pair, words })
     }
 
-    /// Creates the public half of a key whose private half another process holds. `public` has the
-    /// form of [`Key::public_key`].
+    /// Creates the public half of a key. Another process holds the private half. `public` is
+    /// encoded like [`Key::public_key`].
     pub(crate) fn from_public(class: Class, public: Vec<u8>) -> Self {
         Self { class, id: identity(&public), public, pair: Pair::Elsewhere, words: None }
     }
@@ -166,8 +164,8 @@ impl Key {
         self.class
     }
 
-    /// Returns the encoded public key. It is an `RSAPublicKey` (RFC 8017), an uncompressed point of
-    /// an elliptic curve, or the 32 bytes of an Ed25519 key.
+    /// Returns the encoded public key. The encoding is an `RSAPublicKey` (RFC 8017), an
+    /// uncompressed point on the elliptic curve, or the 32 bytes of an Ed25519 key.
     pub fn public_key(&self) -> &[u8] {
         &self.public
     }
@@ -195,8 +193,8 @@ impl Key {
             && UnparsedPublicKey::new(scheme.verification(), &self.public).verify(message, signature).is_ok()
     }
 
-    /// Signs with AWS-LC on the current thread. AWS-LC checks every RSA signature with the public
-    /// key before it returns the signature.
+    /// Signs with AWS-LC on the current thread. AWS-LC checks each RSA signature with the public
+    /// key before returning it.
     ///
     /// Returns `None` if the scheme does not fit the key, if AWS-LC reports an error, or if another
     /// process holds the private key.

@@ -19,7 +19,7 @@ pub(super) struct Section<'a> {
     body: &'a [u8],
 }
 
-/// Returns all sections of a PEM file. Text outside the sections is ignored, as RFC 7468 permits.
+/// Returns all sections of a PEM file. Other text in the file is ignored, as RFC 7468 permits.
 pub(super) fn sections(text: &[u8]) -> Result<Vec<Section<'_>>, Reason> {
     let mut found = Vec::new();
     let mut open: Option<(&[u8], usize)> = None;
@@ -44,8 +44,8 @@ pub(super) fn sections(text: &[u8]) -> Result<Vec<Section<'_>>, Reason> {
 }
 
 impl Section<'_> {
-    /// Returns whether the section begins with the header that OpenSSL writes for keys that are
-    /// encrypted with a passphrase.
+    /// Returns whether the section has the header with which OpenSSL marks passphrase-encrypted
+    /// keys.
     pub(super) fn is_encrypted(&self) -> bool {
         self.body.starts_with(b"Proc-Type: 4,ENCRYPTED")
     }

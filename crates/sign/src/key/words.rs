@@ -1,5 +1,5 @@
-//! Key components as 64-bit words, least significant word first. SIMD lanes and devices use this
-//! form.
+//! Key components for SIMD lanes and devices, as 64-bit words with the least significant word
+//! first.
 
 use super::private::Private;
 use crate::Error;
@@ -24,14 +24,14 @@ pub(crate) enum Words {
 /// Components of an RSA key for the Chinese remainder theorem.
 #[derive(Debug)]
 pub struct RsaWords {
-    /// The RSA components p, q, d mod (p-1), d mod (q-1) and 1/q mod p, one after another.
+    /// RSA components p, q, d mod (p-1), d mod (q-1) and 1/q mod p, in this order.
     secret: Locked<u64>,
     modulus: Vec<u64>,
 }
 
 impl RsaWords {
-    /// Returns the RSA components p, q, d mod (p-1), d mod (q-1) and 1/q mod p. Each one has half
-    /// as many words as the modulus.
+    /// Returns the RSA components p, q, d mod (p-1), d mod (q-1) and 1/q mod p. Each component has
+    /// half as many words as the modulus.
     pub fn crt(&self) -> [&[u64]; 5] {
         let half = self.modulus.len() / 2;
         [0, 1, 2, 3, 4].map(|part| &self.secret[part * half..(part + 1) * half])
@@ -42,7 +42,7 @@ impl RsaWords {
         &self.modulus
     }
 
-    /// Flips one bit of d mod (p-1), so that signatures with this key become wrong.
+    /// Flips one bit of d mod (p-1), which makes signatures with this key wrong.
     #[cfg(test)]
     pub(crate) fn flip_bit(&mut self, bit: usize) {
         let half = self.modulus.len() / 2;
@@ -51,14 +51,14 @@ impl RsaWords {
 }
 
 impl Words {
-    /// Returns the components of `key` for SIMD lanes and devices, or `None` if only AWS-LC can use
-    /// the key.
+    /// Returns the key components for SIMD lanes and devices, or `None` if only AWS-LC can use the
+    /// key.
     pub(super) fn of(key: &Private<'_>, public: &[u8]) -> Result<Option<Self>, Error> {
         match key {
             Private::Rsa { modulus, exponent, crt, .. } => {
                 let half = modulus.len() / 2;
                 let [p, q, ..] = crt;
-                // The library crypto_mb requires e = 65537, primes of equal length, and p > q.
+                // crypto_mb requires e = 65537, primes of equal length, and p > q.
                 let usable = *exponent == [1, 0, 1] && p.len() == half && q.len() == half && p > q;
                 if !usable {
                     return Ok(None);
@@ -84,7 +84,7 @@ impl Words {
     }
 }
 
-/// Converts big-endian bytes to words. `words` must have room for all bytes.
+/// Converts big-endian bytes to words. `words` must be large enough.
 fn load(words: &mut [u64], bytes: &[u8]) {
     words.fill(0);
     for (index, byte) in bytes.iter().rev().enumerate() {

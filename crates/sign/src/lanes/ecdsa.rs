@@ -13,15 +13,15 @@ use crate::key::Words;
 use crate::memory::Locked;
 use crate::scheme::{Class, Hash};
 
-/// Number of 64-bit words in the longest scalar. The longest scalars are those of the curve P-384.
+/// Number of 64-bit words in the longest scalar, which belongs to the curve P-384.
 const SCALAR_WORDS_MAX: usize = 6;
 /// Bytes of a scalar of P-384.
 const SCALAR_BYTES_MAX: usize = 8 * SCALAR_WORDS_MAX;
 /// Number of words for the nonces of all SIMD lanes.
 pub(super) const NONCE_WORDS: usize = LANES * SCALAR_WORDS_MAX;
 
-/// Order of the elliptic curve group, least significant word first (FIPS 186-5 and SP 800-186,
-/// section 3.2.1).
+/// Order of the elliptic curve group P-256, least significant word first (FIPS 186-5 and SP
+/// 800-186, section 3.2.1).
 const P256_ORDER: [u64; 4] =
     [0xf3b9_cac2_fc63_2551, 0xbce6_faad_a717_9e84, 0xffff_ffff_ffff_ffff, 0xffff_ffff_0000_0000];
 const P384_ORDER: [u64; 6] = [
@@ -71,7 +71,7 @@ pub(super) fn sign(
 }
 
 /// Writes a uniformly distributed nonce to `into` (FIPS 186-5, appendix A.3.2). The nonce is at
-/// least 1 and less than the group order.
+/// least 1 and below the group order.
 ///
 /// The nonce is a hash of fresh random bytes, the key and the message digest. Different messages
 /// therefore get different nonces even if the random number generator repeats its output.
@@ -88,14 +88,14 @@ fn make_nonce(order: &[u64], key: &[u64], digest: &[u8], into: &mut [u64]) -> Op
         for (word, bytes) in into.iter_mut().zip(candidate.as_ref().chunks_exact(8)) {
             *word = bytes.iter().fold(0, |word, &byte| word << 8 | u64::from(byte));
         }
-        // The comparison need not be constant-time, because a rejected candidate is never used.
+        // A rejected candidate is never used, so the comparison need not take constant time.
         if into.iter().any(|&word| word != 0) && into.iter().rev().lt(order.iter().rev()) {
             return Some(());
         }
     }
 }
 
-/// Encodes the two numbers of a signature as `Ecdsa-Sig-Value` (RFC 5480, appendix A).
+/// Encodes the two signature numbers as `Ecdsa-Sig-Value` (RFC 5480, appendix A).
 fn encode(r: &[u8], s: &[u8]) -> Vec<u8> {
     let trimmed = |number: &[u8]| {
         let zeros = number.iter().take_while(|&&byte| byte == 0).count();
@@ -108,8 +108,7 @@ fn encode(r: &[u8], s: &[u8]) -> Vec<u8> {
         bytes
     };
     let [r, s] = [trimmed(r), trimmed(s)];
-    // Each of the two numbers has at most 49 bytes, so every length is below 128 and fits into one
-    // byte.
+    // Each number has at most 49 bytes, so every length fits into one byte.
     let mut encoded = vec![0x30, (r.len() + s.len() + 4) as u8];
     for number in [r, s] {
         encoded.extend_from_slice(&[0x02, number.len() as u8]);

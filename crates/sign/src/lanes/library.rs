@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use crate::counters::LANES;
 use crate::scheme::Class;
 
-/// File name of the library. The number in it is the version of its binary interface.
+/// File name of the library. Its number is the version of the binary interface.
 const NAME: &str = "libcrypto_mb.so.11";
 
 /// Pointers to the input of each SIMD lane. A pointer is null if the lane has no job.
@@ -65,13 +65,13 @@ struct Version {
     text: *const c_char,
 }
 
-/// Reason why the SIMD lanes are not available. The CPU then signs one job at a time.
+/// Reason why SIMD lanes are not available. The CPU then signs one job at a time.
 #[derive(Debug, thiserror::Error)]
 pub enum LanesError {
     /// The library is not installed, or its file cannot be loaded.
     #[error("{}: cannot be loaded ({message}): install libcrypto-mb11 (Debian 13) or run scripts/crypto_mb.sh", file.display())]
     Load {
-        /// File of the library, or the name that the dynamic loader looked up in its search path.
+        /// File of the library, or the name that the dynamic loader searched for.
         file: PathBuf,
         /// Message of the loader.
         message: String,
@@ -81,7 +81,7 @@ pub enum LanesError {
     Cpu,
 }
 
-/// RSA operations for one modulus size, and the size of the scratch memory that they need.
+/// RSA operations for one modulus size, and the size of their scratch memory.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Rsa {
     bits: c_int,
@@ -95,7 +95,7 @@ unsafe impl Send for Rsa {}
 // SAFETY: as above.
 unsafe impl Sync for Rsa {}
 
-/// Loaded library crypto_mb. It has no state, so all threads share it.
+/// The loaded library crypto_mb. All threads share it, because it has no state.
 #[derive(Debug)]
 pub struct Library {
     file: PathBuf,
@@ -111,9 +111,8 @@ pub struct Library {
 }
 
 impl Library {
-    /// Loads crypto_mb from the search path of the dynamic loader. If the library is not there,
-    /// loads it from a folder `crypto_mb` near this program. The script `scripts/crypto_mb.sh`
-    /// writes that folder.
+    /// Loads crypto_mb from the search path of the dynamic loader. If this fails, loads it from a
+    /// folder `crypto_mb` near this program, which the script `scripts/crypto_mb.sh` creates.
     ///
     /// # Errors
     /// Returns [`LanesError`] if the library is missing, or if the CPU cannot run it.
@@ -172,7 +171,7 @@ impl Library {
         }
     }
 
-    /// Returns the file from which the library was loaded, or its name in the search path.
+    /// Returns the library's file, or its name in the loader's search path.
     pub fn file(&self) -> &Path {
         &self.file
     }

@@ -30,19 +30,19 @@ pub(crate) struct LaneJob<'a> {
     pub(crate) message: &'a [u8],
 }
 
-/// Library and buffers with which one thread signs in SIMD lanes.
+/// Library and buffers of one thread for signing in SIMD lanes.
 #[derive(Debug)]
 pub(crate) struct Lanes {
     library: Arc<Library>,
     /// Scratch memory of crypto_mb, which contains parts of keys.
     scratch: Locked<u64>,
-    /// For each SIMD lane, these arrays hold the padded message, its signature, and the message
-    /// that is recovered from the signature with the public key.
+    /// Padded messages of all SIMD lanes. The next two arrays hold the signatures, and the messages
+    /// that the public key recovers from them.
     padded: Box<[[u8; MODULUS_BYTES_MAX]; LANES]>,
     signed: Box<[[u8; MODULUS_BYTES_MAX]; LANES]>,
     checked: Box<[[u8; MODULUS_BYTES_MAX]; LANES]>,
     nonces: Locked<u64>,
-    /// Whether the library produces correct signatures, for each class of jobs.
+    /// Whether the library produces correct signatures, for each class.
     works: [bool; Class::ALL.len()],
 }
 
@@ -67,8 +67,8 @@ impl Lanes {
         self.works[class.index()]
     }
 
-    /// Signs with a new key in all eight SIMD lanes and verifies the signatures. RSA is not tested
-    /// here, because every RSA signature is checked when it is made.
+    /// Signs with a new key in all eight SIMD lanes, and verifies the signatures. RSA needs no
+    /// test, because each RSA signature is checked when it is made.
     fn test(&mut self, class: Class) -> Result<bool, Error> {
         let scheme = match class {
             Class::Rsa2048 | Class::Rsa3072 | Class::Rsa4096 => return Ok(true),
@@ -86,9 +86,8 @@ impl Lanes {
         Ok(jobs.iter().zip(&signatures).all(verifies))
     }
 
-    /// Signs up to eight jobs of `class`. A result is `None` if SIMD lanes cannot use the key or
-    /// the library reports an error. It is also `None` if the public key does not verify the
-    /// signature.
+    /// Signs up to eight jobs of `class`. A result is `None` if the SIMD lanes cannot use the key,
+    /// if the library reports an error, or if the signature is wrong.
     pub(crate) fn sign(&mut self, class: Class, jobs: &[LaneJob<'_>]) -> [Option<Vec<u8>>; LANES] {
         debug_assert!(jobs.len() <= LANES);
         match class {
@@ -131,8 +130,8 @@ impl Lanes {
         self.scratch[..rsa.scratch_words].zeroize();
         std::array::from_fn(|lane| {
             let done = !from[lane].is_null() && is_ok(private, lane) && is_ok(public, lane);
-            // A faulty RSA signature can reveal a prime factor of the modulus (Bellcore attack), so
-            // a wrong signature is never returned.
+            // A wrong signature is never returned, because it can reveal a prime factor of the RSA
+            // modulus (Bellcore attack).
             let correct = done && self.checked[lane][..bytes] == self.padded[lane][..bytes];
             let signature = correct.then(|| self.signed[lane][..bytes].to_vec());
             self.signed[lane].zeroize();
@@ -141,7 +140,7 @@ impl Lanes {
     }
 }
 
-/// Returns whether the status of a SIMD lane is 0, which means success.
+/// Returns whether the SIMD lane has status 0, which means success.
 fn is_ok(status: u32, lane: usize) -> bool {
     status >> (4 * lane) & 0xf == 0
 }

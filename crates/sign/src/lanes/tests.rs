@@ -1,5 +1,5 @@
-//! Compares signatures of the SIMD lanes with AWS-LC, and tests the detection of faults. The tests
-//! need crypto_mb and a CPU with AVX-512 IFMA.
+//! Compares signatures of SIMD lanes with those of AWS-LC, and tests whether faults are found. The
+//! tests need crypto_mb and a CPU with AVX-512 IFMA.
 
 use godwit_test_support::skip;
 
@@ -41,8 +41,7 @@ fn lanes_sign_like_aws_lc() {
     }
 }
 
-/// If one bit of a secret key component is flipped, only the signature with this key is wrong, and
-/// the check detects it.
+/// A flipped bit in one secret key makes only that key's signature wrong, and the check finds it.
 #[test]
 fn a_flipped_bit_of_a_crt_half_is_found() {
     let Some(library) = library() else { return };

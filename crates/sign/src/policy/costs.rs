@@ -8,14 +8,13 @@ use crate::scheme::Class;
 pub struct CpuCost {
     /// Time of one job with AWS-LC, in nanoseconds.
     pub single_ns: u64,
-    /// Time in nanoseconds to sign a batch in the SIMD lanes, for any number of jobs. The value is
-    /// `None` if the SIMD lanes are not used.
+    /// Time in nanoseconds to sign a batch in SIMD lanes, with any number of jobs. It is `None` if
+    /// the SIMD lanes are not used.
     pub lanes_ns: Option<u64>,
 }
 
 impl CpuCost {
-    /// Returns whether the SIMD lanes sign `jobs` jobs faster than AWS-LC, which signs one job
-    /// after another.
+    /// Returns whether SIMD lanes sign `jobs` jobs faster than AWS-LC, which signs them one by one.
     pub(super) fn prefers_lanes(&self, jobs: usize) -> bool {
         self.lanes_ns.is_some_and(|lanes_ns| jobs as u64 * self.single_ns > lanes_ns)
     }
@@ -36,9 +35,9 @@ impl CpuCost {
 /// Time that a device needs for the jobs of a class.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct DeviceCost {
-    /// Time in nanoseconds from the submission of a job to an idle device until its completion.
+    /// Time in nanoseconds that an idle device needs for one job, from submission to completion.
     pub latency_ns: u64,
-    /// Time in nanoseconds that each job in a batch occupies the device.
+    /// Time in nanoseconds for which each job in a batch occupies the device.
     pub job_ns: u64,
 }
 
@@ -47,8 +46,8 @@ pub struct DeviceCost {
 pub struct Costs(pub [CpuCost; Class::ALL.len()]);
 
 impl Default for Costs {
-    /// Returns the costs on one core of an Intel Emerald Rapids CPU with crypto_mb 11.15. They were
-    /// measured by `bench sign`.
+    /// Returns the signing times on one core of an Intel Emerald Rapids CPU with crypto_mb 11.15,
+    /// as measured by `bench sign`.
     fn default() -> Self {
         let cost = |single_ns, lanes_ns| CpuCost { single_ns, lanes_ns: Some(lanes_ns) };
         Self([

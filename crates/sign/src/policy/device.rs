@@ -1,5 +1,5 @@
-//! State of one device in the policy: the batches that are being filled, the batches in flight, and
-//! the number of faults.
+//! State of one device: the batches that wait for more jobs, the batches in flight, and the number
+//! of faults.
 
 use super::costs::DeviceCost;
 use super::jobs::JobId;
@@ -8,8 +8,7 @@ use crate::scheme::Class;
 /// Capabilities of a device.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct DeviceSpec {
-    /// Signing times of the device for each class of jobs. An entry is `None` if the device does
-    /// not support the class.
+    /// Signing times of the device for each class of jobs, or `None` for an unsupported class.
     pub costs: [Option<DeviceCost>; Class::ALL.len()],
     /// Maximum number of jobs in a batch.
     pub batch_max: usize,
@@ -31,7 +30,7 @@ pub(super) struct InFlight {
     pub(super) submitted_ns: u64,
     /// Jobs without a result.
     pub(super) jobs: Vec<JobId>,
-    /// Whether the batch is late, so that the CPU signs its jobs as well.
+    /// Whether the batch is late. The CPU then also signs its jobs.
     pub(super) late: bool,
 }
 
@@ -52,8 +51,8 @@ impl Device {
         Self { spec, filling, in_flight: Vec::new(), busy_until_ns: 0, faults: 0, lost: false }
     }
 
-    /// Returns the time at which the device would probably finish `jobs` more jobs of `class`.
-    /// Returns `None` if the device cannot accept them.
+    /// Returns the probable time at which the device finishes `jobs` more jobs of `class`. Returns
+    /// `None` if the device cannot accept these jobs.
     pub(super) fn end_ns(&self, now_ns: u64, class: Class, jobs: usize, fill_ns: u64) -> Option<u64> {
         let cost = self.spec.costs[class.index()].filter(|_| !self.lost)?;
         let filling = &self.filling[class.index()];
@@ -68,8 +67,7 @@ impl Device {
         Some(submitted_ns.max(self.busy_until_ns) + jobs * cost.job_ns + cost.latency_ns)
     }
 
-    /// Returns whether the batch of `class` must be submitted now, because it is full or has waited
-    /// long enough.
+    /// Returns whether the batch of `class` is due, because it is full or has waited long enough.
     pub(super) fn is_due(&self, now_ns: u64, class: Class, fill_ns: u64) -> bool {
         let filling = &self.filling[class.index()];
         !filling.jobs.is_empty()

@@ -1,9 +1,9 @@
-//! Table of the jobs in flight. A job keeps its table slot until it is answered.
+//! Table of the jobs in flight. A job keeps its table slot until its answer.
 
 use crate::scheme::Class;
 
-/// Identity of a job in flight. Identities are never reused, so a late result cannot be assigned to
-/// another job.
+/// Identity of a job in flight. Identities are never reused, because a late result could otherwise
+/// be assigned to another job.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct JobId {
     pub(crate) slot: u32,
@@ -11,7 +11,7 @@ pub struct JobId {
 }
 
 impl JobId {
-    /// Returns the identity with this number. It serves jobs that are in no table.
+    /// Returns the identity with this number, for a job outside the table.
     pub(crate) fn from_number(number: u64) -> Self {
         Self { slot: number as u32, generation: (number >> 32) as u32 }
     }
@@ -22,9 +22,9 @@ impl JobId {
 pub(super) enum Allowed {
     /// Any processor may sign the job.
     Any,
-    /// The CPU must sign the job, because a device was late or returned a wrong result.
+    /// The CPU must sign the job after a device was late or returned a wrong result.
     Cpu,
-    /// AWS-LC must sign the job, because the SIMD lanes returned a wrong result.
+    /// AWS-LC must sign the job after the SIMD lanes returned a wrong result.
     Single,
 }
 
@@ -35,15 +35,16 @@ pub(super) struct Job {
     pub(super) allowed: Allowed,
     /// Number in order of submission.
     pub(super) number: u64,
-    /// Whether the job is in the queue of its class. A late job can be in the queue while a device
-    /// still works on it.
+    /// Whether the job is in the queue of its class. A device may still work on a late job in the
+    /// queue.
     pub(super) waits: bool,
 }
 
 /// Table of jobs in flight.
 #[derive(Debug, Default)]
 pub(super) struct Jobs {
-    /// Table slots. Each slot holds a job, and a number that changes when the slot becomes free.
+    /// Table slots. Each slot holds a job, and a generation number that changes when the slot
+    /// becomes free.
     slots: Vec<(u32, Option<Job>)>,
     free: Vec<u32>,
 }

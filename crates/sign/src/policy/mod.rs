@@ -37,14 +37,14 @@ pub struct PolicyConfig {
     pub costs: Costs,
     /// Largest number of jobs in flight. Further jobs are refused.
     pub jobs_max: usize,
-    /// Maximum time in nanoseconds that a batch for a device waits for more jobs.
+    /// Maximum time in nanoseconds for which a device batch waits for more jobs.
     pub fill_ns: u64,
-    /// Time in nanoseconds after which a batch on a device is late. The CPU then signs its jobs as
-    /// well.
+    /// Time in nanoseconds after which a batch on a device is late. The CPU then also signs its
+    /// jobs.
     pub deadline_ns: u64,
-    /// Maximum time in nanoseconds without a result. After this time, a device is declared lost.
+    /// Time in nanoseconds without a result after which a device is declared lost.
     pub lost_ns: u64,
-    /// Number of wrong results after which a processor is no longer used.
+    /// Number of wrong results that ends the use of a processor.
     pub faults_max: u32,
 }
 
@@ -99,12 +99,11 @@ pub enum Refusal {
 pub enum Effect {
     /// The job is answered with this result.
     Answered,
-    /// The result is ignored, because the job was cancelled or another processor has already signed
-    /// it.
+    /// The result is ignored, because the job was cancelled or already signed by another processor.
     Ignored,
     /// The result was wrong. Another processor signs the job.
     Retried,
-    /// The result was wrong, and no other processor can sign the job. The job is refused.
+    /// The result was wrong, and the job is refused, because no other processor can sign it.
     Refused,
 }
 
@@ -114,8 +113,8 @@ pub struct Policy {
     config: PolicyConfig,
     jobs: Jobs,
     queues: [VecDeque<JobId>; Class::ALL.len()],
-    /// Number of jobs in each queue that still wait to be signed. A queue can also contain jobs
-    /// that are already answered.
+    /// Number of jobs in each queue that still wait for a signature. The queues may also contain
+    /// answered jobs.
     waiting: [usize; Class::ALL.len()],
     devices: Vec<Device>,
     lanes_faults: u32,
@@ -185,8 +184,8 @@ impl Policy {
         self.jobs.get(id).is_some()
     }
 
-    /// Returns the next work for a processor and writes its jobs to `jobs`. Returns `None` if there
-    /// is nothing to do until [`Policy::deadline_ns`] or until another event.
+    /// Returns the next work for a processor, and writes its jobs to `jobs`. Returns `None` if
+    /// there is no work before [`Policy::deadline_ns`] or the next event.
     pub fn next(&mut self, now_ns: u64, jobs: &mut Vec<JobId>) -> Option<Work> {
         jobs.clear();
         self.expire(now_ns);
@@ -201,8 +200,8 @@ impl Policy {
         Some(self.take_for_cpu(class, jobs))
     }
 
-    /// Returns the time at which [`Policy::next`] must be called again at the latest, if no other
-    /// event occurs before.
+    /// Returns the latest time for the next call of [`Policy::next`], unless another event occurs
+    /// before.
     pub fn deadline_ns(&self) -> Option<u64> {
         let config = &self.config;
         let devices = self.devices.iter().filter(|device| !device.lost);
@@ -218,7 +217,7 @@ impl Policy {
     }
 
     /// Reports the result of a job. `correct` is false if the processor reported an error, or if
-    /// the public key did not verify the signature.
+    /// the signature is invalid under the public key.
     pub fn finish(&mut self, id: JobId, processor: Processor, correct: bool) -> Effect {
         if let Processor::Device(index) = processor {
             let device = &mut self.devices[index];
@@ -266,8 +265,8 @@ impl Policy {
         true
     }
 
-    /// Puts jobs back to the front of their queues, in their original order. From then on, only the
-    /// CPU may sign these jobs. Jobs that are still queued or already answered are unchanged.
+    /// Returns jobs to the front of their queues, in their original order. Only the CPU may sign
+    /// these jobs afterwards. Queued and answered jobs are unchanged.
     fn return_to_cpu(&mut self, jobs: &[JobId]) {
         for &id in jobs.iter().rev() {
             let Some(job) = self.jobs.get_mut(id) else { continue };
@@ -331,7 +330,8 @@ impl Policy {
                 continue;
             }
             let mut jobs = Vec::new();
-            // An unfinished batch cannot be submitted while its device accepts no further batch.
+            // While a device accepts no batch, the batch that waits for more jobs cannot be
+            // submitted.
             for filling in &mut device.filling {
                 if now_ns >= filling.opened_ns + deadline_ns {
                     jobs.append(&mut filling.jobs);
@@ -348,8 +348,8 @@ impl Policy {
         }
     }
 
-    /// Moves the waiting jobs of `class` to the device that would finish them first. If the CPU
-    /// would finish them earlier, the jobs stay in their queue.
+    /// Moves waiting jobs of `class` to the device that would finish them first. If the CPU would
+    /// be faster, the jobs stay in their queue.
     fn offer(&mut self, now_ns: u64, class: Class) {
         let waiting = self.waiting[class.index()];
         if waiting == 0 || self.devices.is_empty() {
@@ -386,7 +386,7 @@ impl Policy {
         self.config.costs.of(class).time_ns(self.waiting[class.index()])
     }
 
-    /// Takes a device batch that is full or has waited long enough, if there is one.
+    /// Takes a device batch that is full or has waited long enough.
     fn due_batch(&mut self, now_ns: u64, jobs: &mut Vec<JobId>) -> Option<Work> {
         for (index, device) in self.devices.iter_mut().enumerate().filter(|(_, device)| !device.lost) {
             for class in Class::ALL {
@@ -410,8 +410,8 @@ impl Policy {
         None
     }
 
-    /// Returns the class of the job that has waited longest. Removes answered jobs from the front
-    /// of all queues.
+    /// Returns the class of the job that has waited longest. Also removes answered jobs from the
+    /// front of all queues.
     fn oldest_class(&mut self) -> Option<Class> {
         let jobs = &self.jobs;
         for queue in &mut self.queues {

@@ -1,4 +1,4 @@
-//! Side of the client. It sends jobs to the signer and receives the answers.
+//! Client of a signer in another process. It sends jobs to the signer and receives the answers.
 
 use std::collections::HashMap;
 use std::io;
@@ -28,7 +28,7 @@ pub struct Connection {
     writer: Writer,
     reader: Reader,
     slots: usize,
-    /// Jobs that the signer has not answered, including cancelled ones.
+    /// Number of jobs without an answer, including cancelled jobs.
     unanswered: usize,
     lanes: String,
     keys: Vec<Arc<Key>>,
@@ -59,18 +59,18 @@ impl Connection {
         Ok(Self { socket: stream, writer, reader, slots, unanswered: 0, lanes, keys })
     }
 
-    /// Returns the public halves of the keys that the signer holds.
+    /// Returns the public keys of the private keys that the signer holds.
     pub fn keys(&self) -> &[Arc<Key>] {
         &self.keys
     }
 
-    /// Returns the version of crypto_mb in the signer, or the reason why it is not used.
+    /// Returns the signer's version of crypto_mb, or the reason why the library is not used.
     pub fn lanes(&self) -> &str {
         &self.lanes
     }
 }
 
-/// Sends the jobs of one thread to a signer. It has the interface of [`crate::Signer`].
+/// Sends the jobs of one thread to a signer. It has the same interface as [`crate::Signer`].
 #[derive(Debug)]
 pub struct Remote {
     socket: PathBuf,
@@ -140,7 +140,7 @@ impl Remote {
         } += 1;
     }
 
-    /// Cancels a job, so that it gets no answer. Has no effect if the job is already answered.
+    /// Cancels a job, which then gets no answer. Has no effect if the job is already answered.
     pub fn cancel(&mut self, id: JobId) {
         if self.jobs.remove(&id).is_some() {
             self.counters.refused += 1;
@@ -148,7 +148,7 @@ impl Remote {
         }
     }
 
-    /// Appends the answers of the signer to `done`. If the signer has ended, refuses all jobs.
+    /// Appends the answers of the signer to `done`. If the signer has ended, all jobs are refused.
     pub fn poll(&mut self, done: &mut Vec<Done>) {
         let mut words = [0; ANSWER_WORDS];
         while let Some(connection) = &mut self.connection {
@@ -207,7 +207,7 @@ impl Remote {
         }
     }
 
-    /// Returns whether a signer is connected, as far as this thread has noticed.
+    /// Returns whether a signer is connected. An interruption may not be noticed yet.
     pub fn is_connected(&self) -> bool {
         self.connection.is_some()
     }
@@ -217,14 +217,14 @@ impl Remote {
         self.connection = Some(connection);
     }
 
-    /// Returns a copy of the socket, which becomes readable when answers arrive and when the signer
-    /// ends. It does not block. Returns `None` without a connection.
+    /// Returns a copy of the socket, which does not block. The socket becomes readable when answers
+    /// arrive or the signer ends. Returns `None` without a connection.
     pub fn wake_up(&self) -> Option<io::Result<UnixStream>> {
         self.connection.as_ref().map(|connection| connection.socket.try_clone())
     }
 
-    /// Announces that this thread waits until the socket is readable. Returns false if it must call
-    /// [`Remote::poll`] first.
+    /// Announces that this thread will wait for the socket. If the result is false, the thread must
+    /// call [`Remote::poll`] first.
     pub fn announce_sleep(&self) -> bool {
         self.connection.as_ref().is_some_and(|connection| connection.reader.announce_sleep(Sleeper::Client))
     }

@@ -1,5 +1,5 @@
-//! First messages on the socket. The client greets the signer. The signer answers with the memory
-//! file of the connection, and with text that describes it.
+//! First messages between client and signer. The client sends a greeting. The signer answers with a
+//! shared memory file and a text that describes the connection.
 
 use std::io::{self, IoSlice, IoSliceMut, Read, Write};
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
@@ -23,7 +23,7 @@ const TEXT_BYTES_MAX: usize = 2 << 20;
 /// Largest number of slots in a ring.
 pub(super) const SLOTS_MAX: usize = 4096;
 
-/// Error of a connection to the signer. The operator must act on each variant.
+/// Error of a connection to the signer. The operator must fix the cause.
 #[derive(Debug, thiserror::Error)]
 pub enum RemoteError {
     /// The socket cannot be used.
@@ -56,7 +56,7 @@ pub enum RemoteError {
 #[derive(Clone, Debug)]
 pub(super) struct Description {
     pub(super) slots: usize,
-    /// Version of crypto_mb in the signer, or the reason why it is not used.
+    /// The signer's version of crypto_mb, or the reason why the library is not used.
     pub(super) lanes: String,
     /// Public halves of all keys.
     pub(super) keys: Vec<Arc<Key>>,
@@ -106,7 +106,8 @@ pub(super) fn refuse(socket: &mut UnixStream) -> io::Result<()> {
 pub(super) fn greet(socket: &mut UnixStream) -> io::Result<Answer> {
     socket.set_read_timeout(Some(WAIT))?;
     socket.set_write_timeout(Some(WAIT))?;
-    // A signer that refuses this user may have closed the socket already. Its answer then waits.
+    // A signer that refuses this user may already have closed the socket. Its answer can still be
+    // read.
     let sent = socket.write_all(HELLO);
     let mut length = [0; 4];
     let mut space = cmsg_space!(RawFd);

@@ -28,8 +28,8 @@ const POLL_MS: u16 = 20;
 
 /// Private keys of the signer, which a reload replaces.
 ///
-/// The keys of the previous configuration stay until the next reload, because clients use them
-/// until they reload their certificates.
+/// The previous keys stay until the next reload, because clients use them until they reload their
+/// certificates.
 #[derive(Debug, Default)]
 pub struct KeyRing(RwLock<[Vec<Arc<Key>>; 2]>);
 
@@ -39,8 +39,8 @@ impl KeyRing {
         Self(RwLock::new([keys, Vec::new()]))
     }
 
-    /// Replaces the keys. The keys before the previous ones are overwritten with zeros when their
-    /// last job ends.
+    /// Replaces the keys. The previous keys stay available, and older ones are overwritten with
+    /// zeros after their last job.
     pub fn replace(&self, keys: Vec<Arc<Key>>) {
         let mut rings = self.0.write().unwrap_or_else(PoisonError::into_inner);
         rings[1] = std::mem::replace(&mut rings[0], keys);
@@ -63,8 +63,8 @@ pub struct HostConfig {
     pub socket: PathBuf,
     /// Users whose processes are served.
     pub users: Vec<u32>,
-    /// Settings of the policy of each client. `jobs_max` is rounded up to a power of two, and is
-    /// the number of slots in the rings.
+    /// Policy for the jobs of each client. `jobs_max` is rounded up to a power of two, and is also
+    /// the number of slots per ring buffer.
     pub policy: PolicyConfig,
     /// Library for SIMD lanes.
     pub library: Option<Arc<Library>>,
@@ -85,7 +85,7 @@ pub struct HostReport {
     pub clients: u64,
     /// Clients refused because of their user.
     pub clients_refused: u64,
-    /// Clients that sent no valid greeting, or that ended before the handover.
+    /// Number of clients that sent no valid greeting, or ended before the connection was ready.
     pub clients_failed: u64,
     /// Counters of all jobs.
     pub signer: Counters,
@@ -98,7 +98,7 @@ struct Running {
     thread: JoinHandle<()>,
 }
 
-/// Signer that listens on a socket. Its file is removed when the value is dropped.
+/// Signer that listens on a socket. Dropping the value removes the socket file.
 pub struct Host {
     config: HostConfig,
     listener: UnixListener,
@@ -115,8 +115,8 @@ pub struct Host {
 impl Host {
     /// Opens the socket.
     ///
-    /// # Errors
-    /// Returns the error of the operating system, such as when another signer listens.
+    /// # Errors Returns an error of the operating system, for example if another signer listens on
+    /// the socket.
     pub fn open(config: HostConfig, keys: Arc<KeyRing>) -> io::Result<Self> {
         if is_left_behind(&config.socket) {
             std::fs::remove_file(&config.socket)?;
@@ -138,7 +138,7 @@ impl Host {
         })
     }
 
-    /// Serves clients until `stop` is set. Calls `idle` repeatedly, at least every 20 ms.
+    /// Serves clients until `stop` is set. Calls `idle` at least every 20 ms.
     pub fn run(&mut self, stop: &AtomicBool, mut idle: impl FnMut()) {
         while !stop.load(Ordering::Relaxed) {
             let mut events = [PollFd::new(self.listener.as_fd(), PollFlags::POLLIN)];
@@ -227,7 +227,7 @@ fn increment(counter: &AtomicU64) {
     counter.fetch_add(1, Ordering::Relaxed);
 }
 
-/// Returns whether a process that was killed has left this socket behind.
+/// Returns whether the socket file belongs to a process that was killed.
 fn is_left_behind(socket: &Path) -> bool {
     let is_socket = std::fs::symlink_metadata(socket).is_ok_and(|metadata| metadata.file_type().is_socket());
     is_socket && UnixStream::connect(socket).is_err()

@@ -1,4 +1,4 @@
-//! Rings of fixed-size slots in shared memory, each with one writer and one reader.
+//! Ring buffers in shared memory. Each ring has fixed-size slots, one writer and one reader.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -7,18 +7,19 @@ use std::sync::atomic::fence;
 use super::shared::Shared;
 use super::slot::{ANSWER_WORDS, JOB_WORDS};
 
-/// Words before the slots. Each number that both sides use has its own cache line.
+/// Number of words before the slots. Each number that both processes access has a separate cache
+/// line.
 const HEAD_WORDS: usize = 64;
 const LINE_WORDS: usize = 8;
 
-/// Number of a line with a flag that one side sets before it sleeps.
+/// Index of the cache line with a flag, which one process sets before it sleeps.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Sleeper {
     Signer = 4,
     Client = 5,
 }
 
-/// Returns the size of the shared memory with this many slots in each ring.
+/// Returns the size of the shared memory in words. `slots` is the number of slots per ring.
 pub(super) const fn words(slots: usize) -> usize {
     HEAD_WORDS + slots * (JOB_WORDS + ANSWER_WORDS)
 }
@@ -72,12 +73,12 @@ pub(super) struct Reader {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Broken;
 
-/// Returns the ends of the client: the writer of jobs and the reader of answers.
+/// Returns the client's ends of the rings: the writer of jobs and the reader of answers.
 pub(super) fn client(shared: &Arc<Shared>, slots: usize) -> (Writer, Reader) {
     ends(shared, Place::jobs(slots), Place::answers(slots))
 }
 
-/// Returns the ends of the signer: the writer of answers and the reader of jobs.
+/// Returns the signer's ends of the rings: the writer of answers and the reader of jobs.
 pub(super) fn signer(shared: &Arc<Shared>, slots: usize) -> (Writer, Reader) {
     ends(shared, Place::answers(slots), Place::jobs(slots))
 }
@@ -107,7 +108,7 @@ impl Writer {
 }
 
 impl Reader {
-    /// Copies the next slot to `slot`. Returns false if there is none.
+    /// Copies the next slot to `slot`. Returns false if the ring is empty.
     pub(super) fn take(&mut self, slot: &mut [u64]) -> Result<bool, Broken> {
         let words = self.shared.words();
         let written = words[self.place.written].load(Ordering::Acquire);
@@ -128,12 +129,13 @@ impl Reader {
         self.shared.words()[self.place.written].load(Ordering::Acquire) == self.read
     }
 
-    /// Announces that this side sleeps until its event descriptor is readable. Returns false if a
-    /// slot has arrived, so that it must not sleep.
+    /// Announces that this process will sleep until the other one wakes it. Returns false if a slot
+    /// has arrived, and this process must not sleep.
     pub(super) fn announce_sleep(&self, sleeper: Sleeper) -> bool {
         let flag = &self.shared.words()[sleeper as usize * LINE_WORDS];
         flag.store(1, Ordering::Relaxed);
-        // Either this side sees the slot, or the other side sees the flag.
+        // The fence guarantees that this side sees the new slot, or that the other side sees the
+        // flag.
         fence(Ordering::SeqCst);
         if self.is_empty() {
             return true;
@@ -144,7 +146,8 @@ impl Reader {
 }
 
 impl Writer {
-    /// Returns whether the other side sleeps and must be woken. The caller has pushed a slot.
+    /// Returns whether the other process sleeps and must be woken. The caller has just written a
+    /// slot.
     pub(super) fn must_wake(&self, sleeper: Sleeper) -> bool {
         fence(Ordering::SeqCst);
         let flag = &self.shared.words()[sleeper as usize * LINE_WORDS];
@@ -181,7 +184,7 @@ mod tests {
         }
     }
 
-    /// A client that writes arbitrary numbers is detected and reads no memory outside the ring.
+    /// A client that writes arbitrary numbers is detected, and causes no access outside the ring.
     #[test]
     fn a_false_number_of_slots_is_detected() {
         let (shared, _writer, mut reader) = pair();

@@ -32,7 +32,7 @@ pub(super) struct Session {
     slots: usize,
 }
 
-/// The client broke the rules of a ring, or does not read its answers.
+/// The client violated the ring protocol, or does not read its answers.
 struct Misbehaved;
 
 impl From<Broken> for Misbehaved {
@@ -58,7 +58,8 @@ impl Session {
         Ok(Self { socket, writer, reader, signer, keys, ids: HashMap::new(), slots })
     }
 
-    /// Signs the jobs of the client until it disconnects. Publishes the counters in `published`.
+    /// Signs the client's jobs until the client disconnects. Writes the current counters to
+    /// `published`.
     pub(super) fn run(mut self, published: &Mutex<Counters>) {
         let started = Instant::now();
         let mut done = Vec::new();
@@ -76,8 +77,8 @@ impl Session {
         *published.lock().unwrap_or_else(PoisonError::into_inner) = self.signer.counters();
     }
 
-    /// Takes all jobs, signs at most one batch, and sends the answers. Returns whether more jobs
-    /// wait.
+    /// Takes all new jobs, signs at most one batch, and sends the answers. Returns whether more
+    /// jobs wait.
     fn turn(&mut self, now_ns: u64, done: &mut Vec<Done>) -> Result<bool, Misbehaved> {
         let mut words = [0; JOB_WORDS];
         let before = self.signer.counters().signed_lanes;

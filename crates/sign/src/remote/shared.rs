@@ -1,4 +1,4 @@
-//! Memory that two processes share. All access is atomic, because the other process may write at
+//! Memory that two processes share. All accesses are atomic, because the other process may write at
 //! any time.
 #![allow(unsafe_code, reason = "maps a memory file")]
 
@@ -27,7 +27,7 @@ unsafe impl Send for Shared {}
 unsafe impl Sync for Shared {}
 
 impl Shared {
-    /// Creates a memory file of `words` zeros. Its size can never change, so an access to the
+    /// Creates a memory file of `words` zero words. The file's size is fixed, so an access to the
     /// mapping cannot fail.
     pub(super) fn create(words: usize) -> Result<(Self, OwnedFd), Errno> {
         let file = memfd_create("godwit-signer", MFdFlags::MFD_CLOEXEC | MFdFlags::MFD_ALLOW_SEALING)?;
@@ -37,8 +37,8 @@ impl Shared {
         Ok((Self::map(&file, words)?, file))
     }
 
-    /// Maps a memory file that another process has created. Refuses a file whose size could change
-    /// or is not `words`.
+    /// Maps a memory file from another process. Refuses a file with another size than `words`, or
+    /// without a fixed size.
     pub(super) fn open(file: &OwnedFd, words: usize) -> Result<Self, Errno> {
         let seals = SealFlag::from_bits_retain(fcntl(file, FcntlArg::F_GET_SEALS)?);
         let size = fstat(file)?.st_size;

@@ -1,10 +1,10 @@
-//! Parts of TLS handshakes that a server signs. The signer builds the signed message from them, so
-//! that no other document can be signed with its keys.
+//! Parts of TLS handshakes that a server signs. The signer builds each message from such a part.
+//! Clients therefore cannot get a signature of any other document.
 
-/// Context that TLS 1.3 signs before the hash of the handshake (RFC 8446, section 4.4.3).
+/// Context string that TLS 1.3 signs before the handshake hash (RFC 8446, section 4.4.3).
 const CONTEXT: &[u8] = b"TLS 1.3, server CertificateVerify\0";
 const SPACES: usize = 64;
-/// Two random numbers, before the parameters of the key exchange in TLS 1.2.
+/// Size of the two random numbers that TLS 1.2 signs before the key exchange parameters.
 const RANDOM_BYTES: usize = 64;
 /// Value of `ECCurveType` for a named group (RFC 8422, section 5.4).
 const NAMED_CURVE: u8 = 3;
@@ -12,9 +12,9 @@ const NAMED_CURVE: u8 = 3;
 /// Kind of a part of a handshake.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Kind {
-    /// Hash of the handshake, which `CertificateVerify` of TLS 1.3 contains.
+    /// Handshake hash, which `CertificateVerify` of TLS 1.3 signs.
     Tls13 = 0,
-    /// Random numbers and parameters that `ServerKeyExchange` of TLS 1.2 contains.
+    /// Random numbers and key exchange parameters, which `ServerKeyExchange` of TLS 1.2 signs.
     Tls12 = 1,
 }
 
@@ -24,8 +24,8 @@ impl Kind {
     }
 }
 
-/// Returns the kind of a message that rustls wants to have signed, and the bytes from which the
-/// signer builds the message again. Returns `None` if it is no message of a handshake.
+/// Splits a message from rustls into its kind and the bytes from which the signer rebuilds it.
+/// Returns `None` if the message is not part of a handshake.
 pub(super) fn reduce(message: &[u8]) -> Option<(Kind, &[u8])> {
     let tls13 = message.get(..SPACES).filter(|spaces| spaces.iter().all(|byte| *byte == b' '));
     let hash = tls13.and_then(|_| message[SPACES..].strip_prefix(CONTEXT)).filter(|hash| is_hash(hash));
@@ -35,7 +35,7 @@ pub(super) fn reduce(message: &[u8]) -> Option<(Kind, &[u8])> {
     }
 }
 
-/// Builds the message to sign. Returns `None` if `bytes` are no part of a handshake.
+/// Builds the message to sign. Returns `None` if `bytes` are not part of a handshake.
 pub(super) fn build(kind: Kind, bytes: &[u8]) -> Option<Vec<u8>> {
     match kind {
         Kind::Tls13 => is_hash(bytes).then(|| [&[b' '; SPACES][..], CONTEXT, bytes].concat()),
@@ -48,7 +48,7 @@ fn is_hash(bytes: &[u8]) -> bool {
     [32, 48].contains(&bytes.len())
 }
 
-/// Returns whether these are two random numbers and the public key of an elliptic curve in a named
+/// Returns whether the bytes are two random numbers and an elliptic curve public key in a named
 /// group (RFC 8422, section 5.4).
 fn is_key_exchange(bytes: &[u8]) -> bool {
     match bytes.get(RANDOM_BYTES..) {
@@ -80,7 +80,7 @@ mod tests {
         }
     }
 
-    /// A client certificate, a certificate to be signed, and other documents are refused.
+    /// The signer refuses client certificates, certificates to be signed, and other documents.
     #[test]
     fn nothing_else_is_signed() {
         let client = [&[0x20; 64][..], b"TLS 1.3, client CertificateVerify\0", &[5; 32]].concat();

@@ -1,15 +1,15 @@
-//! Bytes on the socket of a connection, which wake the other side.
+//! Wakes the process at the other end of a socket by sending a byte.
 
 use std::io::{self, Read, Write};
 use std::os::unix::net::UnixStream;
 
-/// Wakes the other side. The socket does not block. If it is full, enough bytes wait to wake the
-/// other side, and if it is closed, the other side has ended.
+/// Wakes the other process. The socket does not block, and its errors are ignored. A full socket
+/// already wakes the other process, and a closed socket means that it has ended.
 pub(super) fn wake(mut socket: &UnixStream) {
     let _ = socket.write(&[1]);
 }
 
-/// Removes all bytes from the socket, which does not block. Returns false if the other side has
+/// Removes all bytes from the socket, which does not block. Returns false if the other process has
 /// ended.
 pub(super) fn drain(mut socket: &UnixStream) -> bool {
     let mut bytes = [0; 64];
