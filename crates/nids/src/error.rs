@@ -1,4 +1,4 @@
-//! Errors of the crate, grouped by the party that must act.
+//! Errors of the intrusion detection.
 
 use std::path::PathBuf;
 

@@ -60,13 +60,13 @@ const APP_EVENTS: &[(&str, &str)] = &[
     ("http", "gzip_decompression_failed"),
 ];
 
-/// Returns the known event with this name, or `None`. `kind` is the keyword that tests the event,
-/// `decode-event` or `stream-event`.
+/// Returns the event with this name, or `None` if it is unknown. `kind` is the keyword that tests
+/// it, `decode-event` or `stream-event`.
 pub fn find(kind: &str, name: &str) -> Option<&'static str> {
     EVENTS.iter().find(|event| event.0 == kind && event.1 == name).map(|event| event.1)
 }
 
-/// Returns the known event of the application protocol `app` with this name, or `None`.
+/// Returns the event with this name for the application protocol `app`, or `None` if it is unknown.
 pub fn find_app(app: &str, name: &str) -> Option<&'static str> {
     APP_EVENTS.iter().find(|event| event.0 == app && event.1 == name).map(|event| event.1)
 }

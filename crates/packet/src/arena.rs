@@ -6,8 +6,8 @@ use std::sync::Arc;
 
 use crate::{BUFFER_UNIT_BYTES, Error, Memory, Region};
 
-/// Size of a memory page in bytes. The size of a region is rounded up to whole pages if a port sets
-/// the layout of buffers.
+/// Size of a memory page in bytes. Regions consist of whole pages if a port requires space before
+/// buffers, or a certain distance between them.
 const PAGE_BYTES: usize = 4096;
 
 /// Arrangement of the packet buffers in the memory of a worker.
@@ -33,7 +33,7 @@ pub enum Reuse {
     Oldest,
 }
 
-/// Configuration of the arena, which is the memory that holds all packets.
+/// Configuration of the arena, which is the memory that holds all packets. All sizes are in bytes.
 #[derive(Clone, Debug)]
 pub struct ArenaConfig {
     /// Arrangement of the packet buffers in the memory of a worker.
@@ -51,9 +51,9 @@ pub struct ArenaConfig {
     /// Number of free bytes after a received frame. Functions that append padding or trailers use
     /// this space.
     pub tailroom_bytes: usize,
-    /// Saved tailroom bytes, indexed by the frame length modulo 16. Functions that pad frames to
-    /// whole cipher blocks need less tailroom for some lengths. In the layout `dense`, smaller
-    /// buffers also reduce the copies to devices.
+    /// Reduction of the tailroom in bytes, indexed by the frame length modulo 16. Functions that
+    /// pad frames to whole cipher blocks need less tailroom for some lengths. In the layout
+    /// `dense`, smaller buffers also reduce the copies to devices.
     pub tailroom_saved: [u8; 16],
     /// Alignment of buffers, which is 64 or 128 bytes. Device copies are fastest with 128.
     pub align_bytes: usize,

@@ -169,7 +169,7 @@ impl Toeplitz {
 
 /// Returns the table of the input byte at `position`.
 fn table(key: &[u8; KEY_BYTES], position: usize) -> Table {
-    // Each bit of the input byte selects 32 bits of the key. The eight selections together cover 40
+    // Each bit of the input byte selects 32 bits of the key. All eight selections lie within 40
     // bits.
     let key_bits = key[position..position + 5].iter().fold(0u64, |bits, &byte| bits << 8 | u64::from(byte));
     let mut entries = [0; 256];

@@ -20,17 +20,18 @@ use crate::Memory;
 ///
 /// * No packet refers to the bytes of an [`Image::write`] until the write is complete. This
 ///   includes packets on a device. Either no lookup could find the bytes before, or the writer made
-///   them unreachable and waited until all packets prepared before have returned.
-/// * References to new bytes are indices in a parameter or in a word of the image. The writer
-///   passes them to workers by a release store, which workers acquire or depend on. Devices with
-///   their own copies must have the bytes before.
-/// * A word that packets refer to is changed by one store of its size, such as
-///   [`Image::store_u64`]. Kernels read it by one load, so they see either the old or the new
+///   them unreachable and waited until all earlier packets returned.
+/// * Packets refer to new bytes by an index, which is in a parameter or in a word of the image. The
+///   writer passes the index to workers by a release store. Workers read it by an acquire load, or
+///   through a data dependency. If a device has its own copy of the image, the new bytes must be
+///   there before the index.
+/// * If packets refer to a word, one store of the word's size changes it, such as
+///   [`Image::store_u64`]. Kernels read the word by one load, so they see either the old or the new
 ///   value.
 ///
-/// The process accesses the bytes as atomics, so a violation gives wrong bytes but no
-/// undefined behaviour in Rust. Images hold keys, so dropping an image wipes it, except for an
-/// image from [`Image::without_secrets`].
+/// The process accesses the bytes as atomics. A violation of the rules therefore gives wrong bytes,
+/// but no undefined behaviour in Rust. Images hold keys, so dropping an image wipes it. The
+/// exception is an image from [`Image::without_secrets`].
 ///
 /// ```
 /// use godwit_packet::{Image, ImageRef, Memory};

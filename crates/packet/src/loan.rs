@@ -428,8 +428,6 @@ mod tests {
         regions[1].take_back(loan);
     }
 
-    /// Checks that frames stay intact if one thread reads frames while another thread writes other
-    /// frames.
     #[test]
     fn frames_cross_threads_intact() {
         let mut region = region(Layout::Dense);

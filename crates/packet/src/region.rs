@@ -214,7 +214,7 @@ impl Region {
         }
     }
 
-    /// Frees several buffers. The order of their allocation is the fastest order.
+    /// Frees several buffers. This is fastest in the order of their allocation.
     #[inline]
     pub fn release_all(&mut self, packets: &[impl AsRef<Descriptor>]) {
         debug_assert!(self.allocated >= packets.len(), "a buffer was returned twice");
@@ -509,7 +509,7 @@ impl Region {
     /// ```
     ///
     /// # Panics
-    /// If the descriptor is not of this region, or its buffer is lent.
+    /// Panics if the descriptor does not name a buffer of this region, or if the buffer is lent.
     #[inline]
     pub fn buffer_mut(&mut self, descriptor: &Descriptor) -> &mut [u8] {
         if !self.contains(descriptor) {

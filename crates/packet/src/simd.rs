@@ -1,9 +1,9 @@
 //! Loops over packets that are compiled twice, once for AVX2 and once for any processor.
 //!
-//! Each loop is written once, without branches, so that the compiler can vectorise it. The function
-//! [`run`] selects the version that the processor supports, once per burst of packets. A version
-//! for AVX-512 was not faster than AVX2. [`Isa`] provides the operations that the compiler does not
-//! vectorise by itself.
+//! Each loop is written once. It has no branches, because the compiler can vectorise only such
+//! loops. The function [`run`] selects the version that the processor supports, once per burst of
+//! packets. A version for AVX-512 was not faster than AVX2. [`Isa`] provides operations that the
+//! compiler does not vectorise.
 //!
 //! ```
 //! use godwit_packet::simd::{self, Isa, Vectorized};
@@ -37,8 +37,8 @@ pub trait Isa: Copy {
     fn equal(self, four: &Four, number: u64) -> u32;
 }
 
-/// A loop that is compiled once for each instruction set ([`Isa`]). The method `run` must be
-/// `#[inline(always)]`, like all functions that it calls for each packet.
+/// A loop that is compiled once for each instruction set ([`Isa`]). The method `run`, like all
+/// functions that it calls for each packet, must be `#[inline(always)]`.
 pub trait Vectorized {
     /// Result of the loop.
     type Output;

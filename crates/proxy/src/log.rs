@@ -37,7 +37,7 @@ impl AccessLog {
         Ok((Self { lines, reopen }, thread))
     }
 
-    /// Adds a line to the log, which appends the line end. Returns false if the line is discarded.
+    /// Adds a line to the log. `line` contains no line end. Returns false if the line is discarded.
     pub(crate) fn line(&self, line: String) -> bool {
         self.lines.try_send(line).is_ok()
     }

@@ -25,8 +25,9 @@ pub struct Flags<'a> {
 /// Runs the proxies of `config` until a flag stops them, and returns the final report. A reload
 /// reads the configuration `file` again. The function calls `started` when all sockets are open.
 ///
-/// # Errors Returns an error if the start fails, or if `started` returns one. If a reload fails,
-/// the old configuration stays in use, and a warning reports the reason.
+/// # Errors
+/// Returns an error if the start fails, or if `started` returns one. If a reload fails, the old
+/// configuration stays in use, and a warning reports the reason.
 pub fn run<E: From<Error>>(
     file: &Path,
     config: Config,

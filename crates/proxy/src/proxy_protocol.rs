@@ -8,7 +8,7 @@ const SIGNATURE: [u8; 12] = *b"\r\n\r\n\0\r\nQUIT\n";
 const VERSION_COMMAND: u8 = 0x21;
 const TCP_IPV4: u8 = 0x11;
 const TCP_IPV6: u8 = 0x21;
-// Types of further fields (section 2.2, "type-length-value").
+// Types of the optional fields (section 2.2, "type-length-value").
 const ALPN: u8 = 0x01;
 const AUTHORITY: u8 = 0x02;
 const SSL: u8 = 0x20;

@@ -41,7 +41,8 @@ pub struct Running {
 impl Running {
     /// Loads all keys, opens all sockets and starts the workers.
     ///
-    /// # Errors Returns an error that the operator can fix. No worker runs after an error.
+    /// # Errors
+    /// Returns an error that the operator can fix. No worker runs after an error.
     pub fn start(config: Config) -> Result<Self, Error> {
         let workers = config.workers.unwrap_or_else(cores);
         let held = signing::held(&config.signer)?;
@@ -104,7 +105,8 @@ impl Running {
     /// connections end after their requests in progress. Old TCP connections continue with the old
     /// configuration.
     ///
-    /// # Errors The old configuration stays in use if an error is returned.
+    /// # Errors
+    /// The old configuration stays in use if an error is returned.
     pub fn reload(&self, config: Config) -> Result<u64, Error> {
         let mut current = self.config.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
         check_fixed(&current, &config)?;

@@ -17,8 +17,9 @@ use crate::{Config, Error, Flags, signing};
 /// Runs the signer of `config` until a flag stops it, and returns the final report. A reload reads
 /// the configuration `file` again. The function calls `started` when the socket is open.
 ///
-/// # Errors Returns an error if the start fails, or if `started` returns one. If a reload fails,
-/// the old keys stay in use, and a warning reports the reason.
+/// # Errors
+/// Returns an error if the start fails, or if `started` returns one. If a reload fails, the old
+/// keys stay in use, and a warning reports the reason.
 pub fn run<E: From<Error>>(
     file: &Path,
     config: &Config,

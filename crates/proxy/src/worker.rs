@@ -25,7 +25,7 @@ const PUBLISH: Duration = Duration::from_millis(50);
 /// Pause after an accept failed for lack of file descriptors.
 const ACCEPT_RETRY: Duration = Duration::from_millis(20);
 
-/// Data for the start of a worker. Another thread creates this data.
+/// Data for the start of a worker, which another thread creates.
 pub(crate) struct Seed {
     pub(crate) index: usize,
     /// CPU core on which the worker runs.

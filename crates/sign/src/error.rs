@@ -3,7 +3,7 @@
 
 use std::path::PathBuf;
 
-/// Error during the loading of keys. Each variant states who must act.
+/// Error that occurs while keys are loaded. Each variant states who must act.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
     /// The file of a key or a certificate is refused. The operator must act.

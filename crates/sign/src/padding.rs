@@ -84,7 +84,7 @@ fn pss(hash: Hash, message: &[u8], salt: &[u8], into: &mut [u8]) {
 mod tests {
     use super::*;
 
-    /// Checks the structure 0x00 0x01 PS 0x00 T of the padded message (RFC 8017, section 9.2).
+    /// The padded message has the structure 0x00 0x01 PS 0x00 T (RFC 8017, section 9.2).
     #[test]
     fn pkcs1_has_the_structure_of_the_rfc() {
         let mut padded = [0; 256];

@@ -67,7 +67,7 @@ impl Scheme {
         }
     }
 
-    /// Returns the encoding that AWS-LC signs with, for RSA.
+    /// Returns AWS-LC's encoding for an RSA scheme.
     pub(crate) fn rsa_encoding(self) -> Option<&'static dyn RsaEncoding> {
         match self {
             Self::RsaPkcs1(Hash::Sha256) => Some(&RSA_PKCS1_SHA256),
@@ -119,7 +119,7 @@ impl Class {
     pub const ALL: [Self; 6] =
         [Self::Rsa2048, Self::Rsa3072, Self::Rsa4096, Self::EcdsaP256, Self::EcdsaP384, Self::Ed25519];
 
-    /// Returns the position of this class in arrays by class.
+    /// Returns the index of this class in arrays with one entry per class.
     pub const fn index(self) -> usize {
         self as usize
     }

@@ -38,7 +38,8 @@ pub struct Signer {
     pending: Vec<Option<Pending>>,
     lanes: Option<Lanes>,
     devices: Vec<Box<dyn Device>>,
-    /// Number of device results per check. One of these signatures is verified with the public key.
+    /// Interval between checks, in device results. One signature per interval is verified with the
+    /// public key.
     check_every: u64,
     results: u64,
     // Buffers that calls reuse.

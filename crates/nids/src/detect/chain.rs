@@ -49,7 +49,7 @@ enum Outcome {
     Match,
     /// The tests fail here, but another match of the previous test may succeed.
     NoMatch,
-    /// The tests do not match, and no other place can change this.
+    /// The tests fail, and no other position can succeed.
     Never,
 }
 

@@ -70,7 +70,7 @@ pub struct Compiled {
     pub rule: Rule,
     /// Time at which the rule is evaluated.
     pub kind: Kind,
-    /// Index of the tests of the payload in [`Rule::chains`].
+    /// Index in [`Rule::chains`] for tests of the payload.
     pub payload: Option<usize>,
     /// Indices in [`Rule::chains`] for tests of packet parts other than the payload.
     pub packet_chains: Vec<usize>,
@@ -96,7 +96,7 @@ pub struct Compiled {
 /// Prefilter patterns for one transformed field.
 #[derive(Debug)]
 pub struct FieldSet {
-    /// Field in which the byte strings are searched.
+    /// Field in which the prefilter searches for the patterns.
     pub field: Field,
     /// Transformations of the field before the search.
     pub transforms: Vec<Transform>,
@@ -111,7 +111,7 @@ pub struct Engine {
     pub rules: Vec<Compiled>,
     /// Rule classes.
     pub classes: Classes,
-    /// Byte strings that the prefilter searches for in payloads.
+    /// Prefilter patterns for payloads.
     pub payload: Search,
     /// Pattern sets. Each set belongs to one field after certain transformations.
     pub sets: Vec<FieldSet>,

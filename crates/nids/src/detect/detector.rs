@@ -35,8 +35,8 @@ pub struct Detector {
     pub(super) matches: Vec<Alert>,
     /// Rules whose prefilter pattern occurs in the packet or in its stream.
     pub(super) candidates: Vec<u32>,
-    /// Number of the last candidate list that contains each rule. It prevents duplicates in the
-    /// list.
+    /// For each rule, the number of the last candidate list that contains it. This number prevents
+    /// duplicate entries.
     stamps: Vec<u32>,
     stamp: u32,
     counters: Counters,
@@ -98,7 +98,7 @@ impl Detector {
         }
     }
 
-    /// Returns whether the rule is new in the current list.
+    /// Adds the rule to the current list. Returns false if the list already contains the rule.
     pub(super) fn is_new(&mut self, rule: u32) -> bool {
         std::mem::replace(&mut self.stamps[rule as usize], self.stamp) != self.stamp
     }

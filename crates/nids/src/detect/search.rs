@@ -1,14 +1,13 @@
-//! Searches for many byte strings at once. A rule is evaluated only if its byte string occurs.
+//! Searches for many patterns at once. A rule is evaluated only if its pattern occurs.
 
 use crate::literal::{Frequencies, Image, Pattern, build};
 use std::collections::HashMap;
 
-/// Byte strings to search for, with the rules that contain them.
+/// Patterns to search for, with the rules that contain them.
 #[derive(Debug, Default)]
 pub struct Search {
     image: Option<Image>,
-    /// Index of the first rule of each byte string in `rules`. The last entry is the length of
-    /// `rules`.
+    /// Index in `rules` of each pattern's first rule. The last entry is the length of `rules`.
     starts: Vec<u32>,
     rules: Vec<u32>,
 }
@@ -40,7 +39,7 @@ impl Search {
         Self { image: Some(build(&patterns, frequencies, seed)), starts, rules }
     }
 
-    /// Returns whether there is no byte string to search for.
+    /// Returns whether there is no pattern to search for.
     pub fn is_empty(&self) -> bool {
         self.image.is_none()
     }
@@ -64,7 +63,7 @@ impl Search {
         self.starts.len().saturating_sub(1)
     }
 
-    /// Returns the length of the longest byte string, in bytes.
+    /// Returns the length of the longest pattern, in bytes.
     pub fn longest_bytes(&self) -> usize {
         self.image.as_ref().map_or(0, Image::longest_bytes)
     }

@@ -76,7 +76,7 @@ pub(crate) fn alert(context: &AlertContext<'_>, lines: &mut Vec<u8>) {
     json.finish(lines);
 }
 
-/// Writes the metadata of a rule as a list of values per name.
+/// Writes the metadata of a rule as a list of values per key.
 fn rule_metadata(rule: &Rule, json: &mut Json) {
     if rule.meta.metadata.is_empty() {
         return;

@@ -366,12 +366,11 @@ impl Core {
     }
 }
 
-/// Returns the memory of the bytes of a flow's stream.
+/// Returns the memory use of a flow's stream, in bytes.
 pub(super) fn stream_memory(flow: &Flow) -> u64 {
     flow.session.as_ref().map_or(0, |session| session.memory_bytes())
 }
 
-/// Returns whether the handshake of a connection is complete.
 fn is_established(flow: &Flow) -> bool {
     flow.session.as_ref().is_some_and(|session| session.state >= State::Established)
 }

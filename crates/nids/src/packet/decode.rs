@@ -76,7 +76,7 @@ impl Default for Decoder {
 }
 
 impl Decoder {
-    /// Returns the store of fragments, which also has counters.
+    /// Returns the fragment store, which also has counters.
     pub fn fragments(&self) -> &Fragments {
         &self.fragments
     }
@@ -109,7 +109,7 @@ impl Decoder {
                 return self.ip(step);
             }
             LinkType::Ppp if data.len() >= 2 => {
-                // The address and control bytes are optional (RFC 1662).
+                // PPP frames may omit the address and control bytes (RFC 1662).
                 step.at = if data[0] == 0xff { 4 } else { 2 };
                 return self.ip(step);
             }

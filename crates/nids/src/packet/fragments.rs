@@ -11,7 +11,7 @@ use std::net::IpAddr;
 pub struct Fragment<'a> {
     /// Identification of the datagram.
     pub id: u32,
-    /// Offset of the bytes in the payload of the datagram.
+    /// Offset of the fragment in the datagram's payload.
     pub offset: usize,
     /// Whether more fragments follow (the flag MF).
     pub more: bool,

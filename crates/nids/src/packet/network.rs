@@ -170,8 +170,9 @@ impl Decoder {
         let flags = u16::from_be_bytes([rest[0], rest[1]]);
         let ethertype = u16::from_be_bytes([rest[2], rest[3]]);
         let mut bytes = 4;
-        // Each of these GRE flags adds an optional field of four bytes. The fields are the
-        // checksum, key, sequence number and, in version 1, acknowledgment number.
+        // Each of these GRE flags adds an optional field of four bytes. Checksum and routing share
+        // one field. The other fields are the key, the sequence number and, in version 1, the
+        // acknowledgment number.
         bytes += if flags & 0xc000 != 0 { 4 } else { 0 };
         bytes += if flags & 0x2000 != 0 { 4 } else { 0 };
         bytes += if flags & 0x1000 != 0 { 4 } else { 0 };

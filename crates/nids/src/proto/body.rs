@@ -32,7 +32,7 @@ pub struct Body {
     total: u64,
     /// Number of bytes that rules have inspected.
     inspected: u64,
-    /// Whether the body is complete, so that no more bytes follow.
+    /// Whether the body is complete.
     complete: bool,
 }
 

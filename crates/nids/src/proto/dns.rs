@@ -50,7 +50,7 @@ pub(super) struct Dns {
 }
 
 impl Dns {
-    /// Returns a parser for messages in datagrams, or in a stream.
+    /// Returns a parser for DNS over TCP or UDP.
     pub(super) fn new(tcp: bool) -> Self {
         Self { tcp, buffers: Default::default(), first: 0, transactions: VecDeque::new(), trigger: [false; 2] }
     }

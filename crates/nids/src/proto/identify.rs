@@ -11,7 +11,7 @@ pub enum Identified {
     App {
         /// The identified protocol.
         app: App,
-        /// Whether the roles were wrong: the presumed client is the server.
+        /// Whether the presumed client is actually the server.
         reversed: bool,
     },
     /// More bytes are needed.

@@ -106,7 +106,8 @@ impl AppLayer {
         &mut self.inspections[index][direction as usize]
     }
 
-    /// Takes the inspection progress out while rules change it.
+    /// Removes and returns the inspection progress of a transaction. Rules change it and put it
+    /// back.
     pub fn take_inspection(&mut self, id: u64, direction: Direction) -> Inspection {
         std::mem::take(self.inspection(id, direction))
     }

@@ -69,7 +69,7 @@ pub trait Parser: Send + std::fmt::Debug {
     /// Returns the progress of a transaction in one direction.
     fn progress(&self, id: u64, direction: Direction) -> u8;
 
-    /// Returns the progress value of a direction that is complete.
+    /// Returns the progress value of a complete direction.
     fn complete(&self) -> u8;
 
     /// Returns the bytes of a field in the transaction `id`. `index` selects one occurrence of a
@@ -132,7 +132,7 @@ pub trait Parser: Send + std::fmt::Debug {
         Direction::ToServer
     }
 
-    /// Writes the members of the protocol's object in EVE records.
+    /// Writes the protocol's part of an EVE record.
     fn describe(&self, id: u64, json: &mut crate::eve::Json) {
         let _ = (id, json);
     }

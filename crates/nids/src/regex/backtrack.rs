@@ -50,7 +50,7 @@ impl Code {
         if code.is_null() { Err(RegexError::Syntax) } else { Ok(Self(code)) }
     }
 
-    /// Returns the memory of the compiled expression, in bytes.
+    /// Returns the memory use of the compiled expression, in bytes.
     pub(super) fn memory_bytes(&self) -> usize {
         let mut size = 0usize;
         // SAFETY: the pattern is valid, and PCRE2_INFO_SIZE writes one size_t.

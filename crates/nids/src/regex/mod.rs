@@ -114,7 +114,7 @@ impl Regex {
         Ok(Self { inner: Arc::new(Inner { matcher, names, source: pattern.into(), flags }) })
     }
 
-    /// Returns the memory of the compiled expression, in bytes.
+    /// Returns the memory use of the compiled expression, in bytes.
     pub fn memory_bytes(&self) -> usize {
         let matcher = match &self.inner.matcher {
             Matcher::Linear(linear) => linear.short.get_nfa().memory_usage(),

@@ -18,13 +18,13 @@ use std::sync::Arc;
 /// Reason why a rule does not load.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Problem {
-    /// Keyword that caused the problem. The text before the parenthesis has the keyword `header`.
+    /// Keyword that caused the problem, or `header` for a problem before the parenthesis.
     pub(super) option: String,
     /// Description for the user.
     pub(super) reason: &'static str,
 }
 
-/// Data that the parsers of all rules of a rule set share.
+/// Data that all rules of a rule set share during parsing.
 pub(super) struct Context<'a> {
     /// Variables of headers.
     pub(super) variables: &'a Variables,

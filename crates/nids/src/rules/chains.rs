@@ -318,7 +318,7 @@ fn is_relative(test: &Test) -> bool {
     }
 }
 
-/// Marks each `content` test that a later test depends on.
+/// Marks each `content` test whose match decides where a later test starts.
 fn mark_relative(tests: &mut [Test]) {
     for index in 1..tests.len() {
         if is_relative(&tests[index]) {

@@ -7,7 +7,7 @@ use crate::app::{App, AppSet, Direction};
 pub enum Ready {
     /// The field does not exist in this direction.
     Never,
-    /// The field becomes available at this parser progress, and grows until the next progress
+    /// The field becomes available at this parser progress, and may grow until the next progress
     /// value.
     At(u8),
 }

@@ -16,7 +16,8 @@ pub struct Unsupported {
     pub place: Place,
     /// Rule number, if the text has one.
     pub sid: Option<u32>,
-    /// Keyword that caused the problem, or `header` or `syntax` for the whole rule.
+    /// Keyword that caused the problem. It is `header` or `syntax` if the problem concerns the
+    /// whole rule.
     pub option: String,
     /// Description for the user.
     pub reason: &'static str,

@@ -153,10 +153,10 @@ pub enum Capture {
     Packet(String),
 }
 
-/// Position of the test for which the prefilter searches.
+/// Position of the test that contains the prefilter's byte string.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Prefilter {
-    /// Index of the tests of the field in [`Rule::chains`].
+    /// Index in [`Rule::chains`] for the group of the test.
     pub chain: usize,
     /// Index of the test in [`Chain::tests`].
     pub test: usize,

@@ -32,8 +32,8 @@ pub struct SyntaxError {
     pub message: &'static str,
 }
 
-/// Iterator over the logical lines of a rule file. A backslash joins a line with the next one.
-/// Comments and empty lines are skipped.
+/// Iterator over the logical lines of a rule file. A backslash at the end of a line joins it with
+/// the next line. Comments and empty lines are skipped.
 pub struct Lines<'a> {
     rest: &'a str,
     line: u32,

@@ -53,7 +53,7 @@ impl Assembler {
         self.ranges.last().map_or(self.base, |range| range.1)
     }
 
-    /// Returns the memory of the stored bytes and segments.
+    /// Returns the memory use of the stored bytes and segments, in bytes.
     pub fn memory_bytes(&self) -> usize {
         self.data.capacity() + self.segments.capacity() * size_of::<Segment>()
     }
@@ -156,7 +156,7 @@ impl Assembler {
         }
     }
 
-    /// Copies the bytes of a segment that have not arrived before.
+    /// Copies those bytes of a segment that have not arrived before.
     fn fill_gaps(&mut self, start: u64, end: u64, bytes: &[u8], inserted: &mut Inserted) {
         let mut at = start;
         for &(from, to) in self.ranges.iter().chain([&(end, end)]) {

@@ -67,8 +67,7 @@ pub struct Session {
 
 /// Event for overlapping segments with different bytes.
 pub(super) const OVERLAP_DIFFERS: &str = "reassembly_overlap_different_data";
-/// Age of a timestamp in microseconds above which it is outdated and not compared (RFC 7323,
-/// section 5.5).
+/// Maximum age of a timestamp for comparisons, in microseconds (RFC 7323, section 5.5).
 const PAWS_MICROS: u64 = 24 * 86_400 * 1_000_000;
 
 impl Session {
@@ -96,7 +95,7 @@ impl Session {
         Self { sides: [copy(&self.sides[0]), copy(&self.sides[1])], state: self.state, ..Self::default() }
     }
 
-    /// Returns the memory of the stored bytes of both directions.
+    /// Returns the memory use of the stored bytes in both directions.
     pub fn memory_bytes(&self) -> u64 {
         self.sides.iter().map(|side| side.data.memory_bytes() as u64).sum()
     }

@@ -116,7 +116,7 @@ impl Side {
         }
     }
 
-    /// Raises the sequence number after the last byte to `seq`.
+    /// Raises the next sequence number of this side to `seq`.
     pub fn sent(&mut self, seq: u32) {
         if before(self.next_seq, seq) {
             self.next_seq = seq;

@@ -20,12 +20,12 @@ impl Region {
 
     /// Allocates buffers for frames of the given lengths, and appends the packets to `packets`.
     ///
-    /// `write` fills each frame. It gets the index of the length, the packet, and the buffer from
-    /// the first byte of the frame. It may set the packet's port and flow hash. Allocation stops
-    /// when no buffer is free. Returns the number of allocated packets.
+    /// `write` fills each frame. Its arguments are the index of the length, the packet, and the
+    /// buffer from the frame's first byte on. It may set the packet's port and flow hash.
+    /// Allocation stops when no buffer is free. Returns the number of allocated packets.
     ///
-    /// The result is the same as with [`Region::allocate`] and [`Region::buffer_mut`] for each
-    /// packet. Allocation of many packets at once is faster, because some work is done only once.
+    /// The result equals that of [`Region::allocate`] and [`Region::buffer_mut`] for each packet.
+    /// This method is faster, because some work is done only once.
     ///
     /// `next` holds up to [`Region::FETCHED_AHEAD_PACKETS`] lengths that the caller will probably
     /// request next. Cache lines of the buffers for these lengths are prefetched.

@@ -54,9 +54,9 @@ impl Region {
 
     /// Converts several buffers into packets, as [`Region::arrived`] does for one buffer.
     ///
-    /// `locate` returns the buffer of a frame, the offset of the frame in the buffer, and the
-    /// length of the frame. The buffer is a value that [`Region::post`] returned. The method calls
-    /// `note` for each packet, stops at the first invalid frame, and returns the number of packets.
+    /// `locate` returns a frame's buffer as a value from [`Region::post`], the frame's offset in
+    /// the buffer, and the frame's length. The method calls `note` for each packet. It stops at the
+    /// first invalid frame, and returns the number of packets.
     #[inline(always)]
     pub fn arrived_each<T>(
         &mut self,

@@ -22,8 +22,6 @@ fn region(packets: usize, (layout, reuse): (Layout, Reuse)) -> Region {
 }
 
 proptest! {
-    /// Checks that `contains_all` returns the same as separate calls of `contains`, also for lent
-    /// buffers.
     #[test]
     fn contains_all_equals_contains_of_each(
         lends: bool,
@@ -206,8 +204,6 @@ fn frame_bytes() -> impl Strategy<Value = u16> {
 }
 
 proptest! {
-    /// Checks that allocating and freeing packets together gives the same buffers as doing so one
-    /// by one.
     #[test]
     fn allocating_together_equals_one_by_one(
         kind in kinds(),
@@ -328,8 +324,6 @@ fn panics_on_a_descriptor_of_another_worker() {
 }
 
 proptest! {
-    /// Checks that buffers in use never overlap and keep their content. In the end, all memory
-    /// except quarantined buffers must be free again.
     #[test]
     fn buffers_are_exclusive(
         kind in kinds(),
@@ -384,7 +378,6 @@ proptest! {
         }
     }
 
-    /// Checks that an empty ring finds space for every frame that fits between quarantined buffers.
     #[test]
     fn ring_skips_quarantined_buffers(
         lengths in prop::collection::vec(0usize..1519, 60),

@@ -263,7 +263,6 @@ mod tests {
             }
         }
 
-        /// At most one packet has a different verdict.
         #[test]
         fn finds_a_different_verdict(
             verdict: u8,
@@ -285,7 +284,6 @@ mod tests {
             prop_assert_eq!(first.filter(|&first| have_verdict_each(&outcomes, first)), expected);
         }
 
-        /// At most one packet is out of order.
         #[test]
         fn finds_a_packet_out_of_order(first: u16, count in 0..70_usize, wrong: prop::sample::Index, other: u16, is_wrong: bool) {
             let order = |at: usize| first.wrapping_add(at as u16);
@@ -304,8 +302,6 @@ mod tests {
             }
         }
 
-        /// Checks the search for adjacent buffers, with a missing buffer or two swapped buffers in
-        /// some cases.
         #[test]
         fn finds_adjacent_buffers(
             start in 0..1_u32 << 24,

@@ -337,7 +337,8 @@ pub(crate) fn seconds(seconds: f64) -> Duration {
 impl Config {
     /// Reads and checks a configuration file, but not the keys and certificates that it names.
     ///
-    /// # Errors Returns the first error that it finds, with the file name and the line.
+    /// # Errors
+    /// Returns the first error that it finds, with the file name and the line.
     pub fn load(path: &Path) -> Result<Self, ConfigError> {
         let text =
             std::fs::read_to_string(path).map_err(|source| ConfigError::File { path: path.to_owned(), source })?;

@@ -1,4 +1,4 @@
-//! A request and its response. Updates the counters and writes to the access log.
+//! Counts a request and its response, and writes them to the access log.
 
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
@@ -14,8 +14,7 @@ use super::Client;
 /// Maximum length of each request text in the access log, in bytes.
 const TEXT_BYTES_MAX: usize = 1024;
 
-/// A request, until its response is complete or has failed. Dropping this value counts and logs the
-/// request.
+/// Request whose response is not yet complete. Dropping this value counts and logs the request.
 pub(super) struct Exchange {
     pub(super) client: Rc<Client>,
     started: Instant,

@@ -47,7 +47,8 @@ fn size_bytes(request: &Parts) -> usize {
 
 /// Returns the host of a request.
 ///
-/// # Errors Returns an error if the request header exceeds `limit` bytes or is invalid.
+/// # Errors
+/// Returns an error if the request header exceeds `limit` bytes or is invalid.
 pub(super) fn host(request: &Parts, limit: usize) -> Result<HeaderValue, Invalid> {
     if size_bytes(request) > limit {
         return Err(Invalid::Size);

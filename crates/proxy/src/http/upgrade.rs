@@ -23,7 +23,7 @@ pub(super) struct Upgraded(JoinHandle<()>);
 impl Upgraded {
     /// Waits until the WebSocket is closed.
     pub(super) async fn finished(mut self) {
-        // If the task panicked, its message was already printed.
+        // After a panic, the task has already printed a message.
         let _ = (&mut self.0).await;
     }
 }

@@ -100,7 +100,7 @@ impl Upstreams {
             config::Balance::LeastConnections => {
                 let turn = self.turn.fetch_add(1, Ordering::Relaxed);
                 let active = |index: &usize| self.servers[*index].active();
-                // Servers with equal use are selected one after another.
+                // Servers with the same load are selected one after another.
                 let rotated = candidates.iter().cycle().skip(turn.checked_rem(candidates.len())?);
                 *rotated.take(candidates.len()).min_by_key(|index| active(index))?
             }

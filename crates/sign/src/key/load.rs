@@ -62,8 +62,9 @@ pub struct Held {
 /// Loads a certificate chain from the file `certificate`. The key of the first certificate must be
 /// among `keys`.
 ///
-/// # Errors Returns [`Error::Key`] if the certificate is not valid at the time `now`, or if the
-/// signer does not hold its key.
+/// # Errors
+/// Returns [`Error::Key`] if the certificate is not valid at the time `now`, or if the signer does
+/// not hold its key.
 pub fn load_held(certificate: &Path, keys: &[Arc<Key>], now: SystemTime) -> Result<Held, Error> {
     let since_1970 = now.duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
     let read = || {

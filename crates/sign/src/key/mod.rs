@@ -65,7 +65,7 @@ enum Pair {
     Elsewhere,
 }
 
-/// Returns the first bytes of a public key's SHA-256 hash. The hashes of two keys agree with a
+/// Returns the first bytes of a public key's SHA-256 hash. Two keys get the same identity with a
 /// probability of 2⁻⁶⁴.
 fn identity(public: &[u8]) -> u64 {
     let hash = digest(&SHA256, public);
@@ -75,8 +75,9 @@ fn identity(public: &[u8]) -> u64 {
 impl Key {
     /// Parses the only private key in the PEM file `text`.
     ///
-    /// # Errors Returns [`crate::Error::Memory`] if key memory cannot be locked. If the content is
-    /// refused, the inner result states the reason.
+    /// # Errors
+    /// Returns [`crate::Error::Memory`] if key memory cannot be locked. If the content is refused,
+    /// the inner result states the reason.
     pub fn from_pem(text: &[u8]) -> Result<Result<Self, Reason>, crate::Error> {
         match Self::parse(text) {
             Ok(key) => Ok(Ok(key)),

@@ -106,13 +106,14 @@ pub struct Library {
     p256_sign: EcdsaSign,
     p384_sign: EcdsaSign,
     ed25519_sign: Ed25519Sign,
-    /// Keeps the library loaded, so that its functions stay valid.
+    /// Keeps the library loaded, because its functions must stay valid.
     _library: libloading::Library,
 }
 
 impl Library {
-    /// Loads crypto_mb from the search path of the dynamic loader. If this fails, loads it from a
-    /// folder `crypto_mb` near this program, which the script `scripts/crypto_mb.sh` creates.
+    /// Loads crypto_mb from the search path of the dynamic loader. If the library is not there,
+    /// loads it from a folder `crypto_mb` near this program, which the script
+    /// `scripts/crypto_mb.sh` creates.
     ///
     /// # Errors
     /// Returns [`LanesError`] if the library is missing, or if the CPU cannot run it.
@@ -190,8 +191,8 @@ impl Library {
     /// status of 4 bits for each lane.
     ///
     /// # Safety
-    /// For every lane that is not null: `from` and `to` have the bytes of the modulus, each part of
-    /// the key has half of its words, and `scratch` has `scratch_words`.
+    /// In each lane without null pointers, `from` and `to` have as many bytes as the modulus. Each
+    /// key component has half as many words as the modulus. `scratch` has `scratch_words`.
     pub(super) unsafe fn rsa_private(
         &self,
         rsa: &Rsa,
@@ -210,8 +211,8 @@ impl Library {
     /// Computes `signature ^ 65537 mod n` in each lane. Returns a status of 4 bits for each lane.
     ///
     /// # Safety
-    /// For every lane that is not null: `from` and `to` have the bytes of the modulus, the modulus
-    /// has all its words, and `scratch` has `scratch_words`.
+    /// In each lane without null pointers, `from` and `to` have as many bytes as the modulus, and
+    /// the modulus is complete. `scratch` has `scratch_words`.
     pub(super) unsafe fn rsa_public(
         &self,
         rsa: &Rsa,
@@ -229,8 +230,8 @@ impl Library {
     /// Signs a digest in each SIMD lane. Returns a status of 4 bits for each lane.
     ///
     /// # Safety
-    /// For every lane that is not null: all pointers refer to 32 bytes for P-256 and 48 bytes for
-    /// P-384.
+    /// In each lane without null pointers, all pointers refer to 32 bytes for P-256 and 48 bytes
+    /// for P-384.
     pub(super) unsafe fn ecdsa_sign(
         &self,
         class: Class,
@@ -248,8 +249,8 @@ impl Library {
     /// Signs a message in each SIMD lane. Returns a status of 4 bits for each lane.
     ///
     /// # Safety
-    /// For every lane that is not null: messages have their `length`, and all other pointers refer
-    /// to 32 bytes.
+    /// In each lane without null pointers, the message has its `length`, and all other pointers
+    /// refer to 32 bytes.
     pub(super) unsafe fn ed25519_sign(
         &self,
         [r, s]: [&Out; 2],

@@ -41,7 +41,6 @@ fn lanes_sign_like_aws_lc() {
     }
 }
 
-/// A flipped bit in one secret key makes only that key's signature wrong, and the check finds it.
 #[test]
 fn a_flipped_bit_of_a_crt_half_is_found() {
     let Some(library) = library() else { return };

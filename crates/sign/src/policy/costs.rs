@@ -8,8 +8,8 @@ use crate::scheme::Class;
 pub struct CpuCost {
     /// Time of one job with AWS-LC, in nanoseconds.
     pub single_ns: u64,
-    /// Time in nanoseconds to sign a batch in SIMD lanes, with any number of jobs. It is `None` if
-    /// the SIMD lanes are not used.
+    /// Time in nanoseconds to sign a batch in SIMD lanes. The number of jobs does not change it.
+    /// The value is `None` if the SIMD lanes are not used.
     pub lanes_ns: Option<u64>,
 }
 
@@ -67,7 +67,7 @@ impl Costs {
         self.0[class.index()]
     }
 
-    /// Returns these costs with the use of SIMD lanes disabled.
+    /// Returns the same costs without SIMD lanes.
     #[must_use]
     pub fn without_lanes(mut self) -> Self {
         self.0.iter_mut().for_each(|cost| cost.lanes_ns = None);

@@ -59,7 +59,7 @@ impl Connection {
         Ok(Self { socket: stream, writer, reader, slots, unanswered: 0, lanes, keys })
     }
 
-    /// Returns the public keys of the private keys that the signer holds.
+    /// Returns the public keys that belong to the signer's private keys.
     pub fn keys(&self) -> &[Arc<Key>] {
         &self.keys
     }

@@ -18,7 +18,7 @@ use crate::scheme::Class;
 const HELLO: &[u8; 8] = b"gwsign1\n";
 /// Maximum time for the greeting and for the answer.
 const WAIT: Duration = Duration::from_secs(2);
-/// Longest text in bytes: about 1500 keys of RSA-4096.
+/// Maximum length of the description in bytes, which is enough for about 1500 RSA-4096 keys.
 const TEXT_BYTES_MAX: usize = 2 << 20;
 /// Largest number of slots in a ring.
 pub(super) const SLOTS_MAX: usize = 4096;

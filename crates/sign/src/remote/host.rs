@@ -115,8 +115,9 @@ pub struct Host {
 impl Host {
     /// Opens the socket.
     ///
-    /// # Errors Returns an error of the operating system, for example if another signer listens on
-    /// the socket.
+    /// # Errors
+    /// Returns an error of the operating system, for example if another signer listens on the
+    /// socket.
     pub fn open(config: HostConfig, keys: Arc<KeyRing>) -> io::Result<Self> {
         if is_left_behind(&config.socket) {
             std::fs::remove_file(&config.socket)?;
@@ -199,7 +200,7 @@ impl Host {
             (Ok(socket), Ok(thread)) => {
                 self.running.insert(self.clients, Running { socket, counters, thread });
             }
-            // The client sees the end of its socket, and tries again.
+            // The client's socket closes, and the client tries again.
             _ => increment(&self.failed),
         }
     }
@@ -233,7 +234,7 @@ fn is_left_behind(socket: &Path) -> bool {
     is_socket && UnixStream::connect(socket).is_err()
 }
 
-/// Receives the greeting of a client and hands the rings over.
+/// Receives a client's greeting, and gives the client access to the ring buffers.
 fn serve(mut socket: UnixStream, config: &HostConfig, keys: Arc<KeyRing>) -> io::Result<Session> {
     socket.set_nonblocking(false)?;
     handover::receive_hello(&mut socket)?;

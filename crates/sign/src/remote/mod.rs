@@ -1,9 +1,9 @@
 //! Signer in a separate process, which alone holds the private keys.
 //!
-//! A client connects to the Unix socket of the signer. The signer checks the user of the client and
-//! sends the public keys and a memory file with two rings. Jobs and signatures then pass through
-//! the rings. The socket stays open. A byte on it wakes the other side, and its end tells each side
-//! that the other one has ended.
+//! A client connects to the signer's Unix socket. The signer checks the client's user. It then
+//! sends its public keys and a memory file with two ring buffers. Jobs and signatures pass through
+//! these ring buffers. The socket stays open. A byte on the socket wakes the other process. If one
+//! process ends, its socket closes, which tells the other process.
 //!
 //! ```text
 //! client                      shared memory                       signer
@@ -12,10 +12,10 @@
 //!              socket: one byte in each direction, only if the other side sleeps
 //! ```
 //!
-//! The signer trusts nothing in the shared memory. It copies each slot before it checks it, and
-//! ends the connection of a client that breaks the rules of a ring. A client cannot have arbitrary
-//! bytes signed: it sends a part of a TLS handshake, and the signer builds the message
-//! (`statement.rs`), hashes it and pads it.
+//! The signer trusts nothing in the shared memory. It copies each slot before it checks the slot,
+//! and disconnects a client that violates the ring protocol. A client cannot get a signature of
+//! arbitrary bytes. It sends a part of a TLS handshake. The signer builds the message from this
+//! part (`statement.rs`), hashes it and pads it.
 //!
 //! | path | contents |
 //! |---|---|

@@ -184,7 +184,6 @@ mod tests {
         }
     }
 
-    /// A client that writes arbitrary numbers is detected, and causes no access outside the ring.
     #[test]
     fn a_false_number_of_slots_is_detected() {
         let (shared, _writer, mut reader) = pair();

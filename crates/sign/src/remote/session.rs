@@ -1,4 +1,4 @@
-//! One client of the signer, which a separate thread serves.
+//! Serves one client of the signer on a separate thread.
 
 use std::collections::HashMap;
 use std::io;
@@ -27,7 +27,7 @@ pub(super) struct Session {
     reader: Reader,
     signer: Signer,
     keys: Arc<KeyRing>,
-    /// Identities that the client gave to the jobs in flight.
+    /// Identities that the client chose for the jobs in flight.
     ids: HashMap<JobId, u64>,
     slots: usize,
 }
@@ -42,7 +42,7 @@ impl From<Broken> for Misbehaved {
 }
 
 impl Session {
-    /// Hands the rings to a client that has sent its greeting.
+    /// Gives a client access to the ring buffers after its greeting.
     pub(super) fn start(
         mut socket: UnixStream,
         signer: Signer,

@@ -80,7 +80,6 @@ mod tests {
         }
     }
 
-    /// The signer refuses client certificates, certificates to be signed, and other documents.
     #[test]
     fn nothing_else_is_signed() {
         let client = [&[0x20; 64][..], b"TLS 1.3, client CertificateVerify\0", &[5; 32]].concat();

@@ -167,7 +167,7 @@ unsafe impl Send for Connection {}
 static EPOCH: timeval = timeval { tv_sec: 0, tv_usec: 0 };
 
 impl Connection {
-    /// Returns a parser. With `hashed`, files have digests.
+    /// Returns a parser. If `hashed` is true, the parser computes file digests.
     pub(super) fn new(config: Config, client_port: u16, server_port: u16, hashed: bool) -> Self {
         // SAFETY: the configuration is valid for the life of the process. Null addresses are
         // allowed, and the timestamp is valid during the call.
@@ -378,7 +378,7 @@ impl<'a> Tx<'a> {
         unsafe { slice(header::htp_header_value_ptr(header), header::htp_header_value_len(header) as isize) }
     }
 
-    /// Returns the headers of one direction: names and values.
+    /// Returns the names and values of all headers in one direction.
     pub(super) fn headers(&self, direction: Direction) -> impl Iterator<Item = (&'a [u8], &'a [u8])> + use<'a> {
         // SAFETY: the transaction is valid.
         let headers = unsafe {

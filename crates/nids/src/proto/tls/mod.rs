@@ -21,7 +21,7 @@ use std::ops::Range;
 
 /// Maximum number of handshake bytes that one direction keeps.
 const HANDSHAKE_BYTES_MAX: usize = 64 << 10;
-/// Progress value of a direction whose handshake is complete.
+/// Progress value of a direction after its handshake.
 const COMPLETE: u8 = 4;
 
 /// One direction of a connection.
@@ -56,7 +56,7 @@ impl Tls {
         Self::default()
     }
 
-    /// Processes the records in the buffer of one direction.
+    /// Processes the buffered TLS records of one direction.
     fn records(&mut self, direction: Direction) -> Status {
         let mut buffer = std::mem::take(&mut self.sides[direction as usize].record);
         let mut at = 0;
