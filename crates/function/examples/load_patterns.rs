@@ -16,7 +16,6 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     measure("random letters", &random_patterns(10_000, |random| char::from(b'a' + (random % 26) as u8).to_string()))
 }
 
-/// Returns a pattern file of `count` lines, which is the same in every run.
 fn random_patterns(count: usize, byte: fn(u64) -> String) -> Vec<u8> {
     let mut state = 1u64;
     let mut random = || {

@@ -43,7 +43,6 @@ fn real_length(dice: u64) -> u8 {
     }
 }
 
-/// Returns `count` different prefixes, which are the same in every run.
 fn random_prefixes(count: usize, length: fn(u64) -> u8) -> Vec<String> {
     let mut state = 0x9e37_79b9_7f4a_7c15_u64;
     let mut random = || {

@@ -87,7 +87,8 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     Ok(())
 }
 
-/// Converts `host/path` to components: the labels of the host from last to first, then the path.
+/// Converts `host/path` to name components. The labels of the host come first, from last to first,
+/// and the path follows.
 fn components(line: &str, name: &mut Vec<u8>) {
     name.clear();
     let (host, path) = line.split_once('/').unwrap_or((line, ""));
@@ -128,7 +129,6 @@ fn interests(names: &Names, random: &mut Random) -> Vec<Vec<u8>> {
     frames
 }
 
-/// Returns the peak memory of the process in MiB, as reported by Linux.
 fn peak_memory_mib() -> u64 {
     let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
     let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:"));

@@ -18,19 +18,19 @@ pub struct Arrangement<'a> {
     /// Current time in nanoseconds, on a clock that never decreases. In a replay, it is the
     /// timestamp of the packets.
     pub now_ns: u64,
-    /// Whether the run is live. The result of a replay must not depend on a clock. In a replay, the
-    /// function therefore creates no packets because of elapsed time.
+    /// Whether the traffic is live. In a replay, a function must not create packets on a timer,
+    /// because the result must not depend on a clock.
     pub live: bool,
-    /// Whether the run is ending, so that no more packets arrive. The function then gives up the
-    /// packets that it holds, with [`Step::Expire`].
+    /// Whether the run is ending and no more packets arrive. The function then gives up its held
+    /// packets with [`Step::Expire`].
     pub ending: bool,
     /// Packets that have arrived at the function, in their arrival order. The list may be empty.
     pub arrived: &'a [Descriptor],
-    /// For each arrived packet, the outcome of the function that processed it before. The list is
-    /// empty unless the function [reads](crate::HostHalf::reads_previous) it.
+    /// Outcome of the previous function for each arrived packet. The list is empty unless
+    /// [`reads_previous`](crate::HostHalf::reads_previous) returns `true`.
     pub previous: &'a [PreviousOutcome],
-    /// For each arrived packet, its sequence number and its arrival time at its port. The list is
-    /// empty unless the function [reads](crate::HostHalf::reads_stamps) it.
+    /// Sequence number of each arrived packet, and its arrival time at the ingress port. The list
+    /// is empty unless [`reads_stamps`](crate::HostHalf::reads_stamps) returns `true`.
     pub stamps: &'a [Stamp],
     /// Steps that the engine takes. For each arrived packet, the function appends one
     /// [`Step::Keep`], [`Step::Hold`], [`Step::Join`] or [`Step::Drop`], in the order of the
@@ -43,7 +43,8 @@ pub struct Arrangement<'a> {
 pub struct PreviousOutcome {
     /// Contract of the previous function. It is `None` if the packet comes directly from a port.
     pub contract: Option<&'static Contract>,
-    /// Index of the previous function in the configuration. It is valid if `contract` is present.
+    /// Index of the previous function in the configuration. It is valid only if `contract` is not
+    /// `None`.
     pub function: usize,
     /// Outcome that the previous function returned for the packet.
     pub outcome: Outcome,
@@ -60,23 +61,22 @@ impl PreviousOutcome {
 /// Step that the engine takes with a packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Step {
-    /// The packet continues. The function may have changed its frame within its buffer.
+    /// The packet continues. The function may have changed the frame in the packet's buffer.
     Keep {
         /// Current descriptor of the packet.
         packet: Descriptor,
         /// Work that the kernel has to do for the packet.
         work: Work,
     },
-    /// The function created a packet from the packet of the last [`Step::Keep`] or [`Step::Join`].
-    /// The new packet follows that packet in arrival order.
+    /// The function created a packet from another packet, which the last [`Step::Keep`] or
+    /// [`Step::Join`] names. In arrival order, the new packet follows that packet.
     Split {
         /// Descriptor of the new packet, which is in a newly allocated buffer.
         packet: Descriptor,
         /// Work that the kernel has to do for the packet.
         work: Work,
     },
-    /// The function holds the packet. It has copied the packet out of its buffer, and later packets
-    /// do not wait for it.
+    /// The function holds a copy of the packet. Later packets do not wait for the held packet.
     Hold {
         /// Descriptor of the packet as it arrived.
         packet: Descriptor,
@@ -84,8 +84,7 @@ pub enum Step {
     /// The function joins the packet with packets that it held. The joined packet takes the place
     /// of this packet in arrival order.
     Join {
-        /// Descriptor of the packet that arrived last, as it arrived. This packet completes the
-        /// joined packet.
+        /// Unchanged descriptor of the arrived packet that completes the joined packet.
         packet: Descriptor,
         /// Descriptor of the joined packet. The packet is in a newly allocated buffer or in the
         /// buffer of `packet`. The engine copies the port, the flow hash and the position in
@@ -99,8 +98,8 @@ pub enum Step {
     /// A packet that the function held continues as if it had just arrived. The engine drops it if
     /// the worker has too many packets in flight.
     Resume {
-        /// Descriptor of the packet, which is in a newly allocated buffer. The descriptor has the
-        /// ingress port and the flow hash that the packet had at its arrival.
+        /// Descriptor of the packet in a newly allocated buffer. It has the same ingress port and
+        /// flow hash as at the packet's arrival.
         packet: Descriptor,
         /// Work that the kernel has to do for the packet.
         work: Work,
@@ -110,8 +109,8 @@ pub enum Step {
     /// The function created a packet that does not derive from another packet. The engine discards
     /// it if the worker has too many packets in flight.
     Create {
-        /// Descriptor of the packet, which is in a newly allocated buffer. The port and the flow
-        /// hash in the descriptor are those of the packet's flow.
+        /// Descriptor of the new packet in a newly allocated buffer. It has the port and the flow
+        /// hash of the packet's flow.
         packet: Descriptor,
         /// Work that the kernel has to do for the packet.
         work: Work,

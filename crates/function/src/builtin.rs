@@ -1,5 +1,5 @@
-//! Built-in functions that have no part in Rust. Such a function consists of a declaration and a
-//! kernel. The declaration defines its parameters and tables.
+//! Built-in functions without Rust code. Such a function consists of a kernel and a declaration,
+//! which defines the parameters and tables.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -16,14 +16,14 @@ use toml::de::DeTable;
 use crate::declared::{Declared, Values};
 use crate::{BuildContext, Error, Function, HostHalf, KINDS, Running};
 
-/// Configuration of a built-in function that has no part in Rust.
+/// Configuration of a built-in function without Rust code.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Config {
     /// Values of the parameters that the function declares.
     #[serde(default)]
     params: BTreeMap<String, Spanned<toml::Value>>,
-    /// Files with the entries of the tables that the function declares.
+    /// Files with the entries of the declared tables.
     #[serde(default)]
     tables: BTreeMap<String, Spanned<PathBuf>>,
 }
@@ -35,7 +35,7 @@ struct BuiltIn {
     declared: Declared,
 }
 
-/// Returns the contract and the declaration of each built-in function that has no part in Rust.
+/// Returns the contract and the declaration of each built-in function without Rust code.
 pub fn all() -> impl Iterator<Item = (&'static Contract, &'static str)> {
     let in_rust = |name: &str| KINDS.iter().any(|kind| kind.contract.kind == name);
     DECLARED.iter().copied().filter(move |(contract, _)| !in_rust(contract.kind))
@@ -74,8 +74,7 @@ impl Function for BuiltIn {
         self.declared.command(request, running)
     }
 
-    /// Runs the kernel of the function on one packet. The kernel is compiled for the lowest x86-64
-    /// level.
+    /// Runs the kernel on one packet. This kernel is compiled for the lowest x86-64 level.
     fn run_ref(&self, buffer: &mut [u8], descriptor: &mut Descriptor, variant: u8, parameter: u64) -> Outcome {
         let (number, image) = (self.contract.bin_kernel(), self.image());
         godwit_custom::run_built_in(number, image, buffer, descriptor, variant, parameter)
@@ -88,8 +87,7 @@ mod tests {
 
     use super::*;
 
-    /// The function `template` exists in Rust, and also as a declaration with a kernel. Both
-    /// versions must return the same results.
+    /// Both versions of the function `template` must return the same results.
     #[test]
     fn a_declaration_and_a_kernel_are_a_function() {
         let declared = DECLARED.iter().copied().find(|(contract, _)| contract.kind == "template").unwrap();

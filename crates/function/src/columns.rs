@@ -1,4 +1,4 @@
-//! Stores the work that a kernel has to do for several packets, with one array per field.
+//! Stores the kernel's work for a batch of packets, with one array per field.
 
 use std::ops::Range;
 
@@ -17,19 +17,15 @@ use crate::Work;
 /// ```
 #[derive(Clone, Debug, Default)]
 pub struct WorkColumns {
-    /// For each packet, the kind of processing that it needs from the kernel, or [`SETTLED`] if it
-    /// does not need the kernel.
+    /// Kind of processing for each packet, or [`SETTLED`] for a packet that skips the kernel.
     kinds: Vec<u16>,
-    /// For each packet, the parameter of the kernel, or the outcome if the packet does not need the
-    /// kernel.
+    /// Kernel parameter of each packet, or the outcome of a packet that skips the kernel.
     values: Vec<u64>,
-    /// Scratch memory for functions that prepare packets in rows, which are one [`Work`] per
-    /// packet.
+    /// Scratch memory for functions that return one [`Work`] per packet.
     rows: Vec<Work>,
 }
 
-/// Value in `kinds` for a packet that was finished before the kernel. No kind of processing has
-/// this value.
+/// Value in `kinds` for a packet that skips the kernel. No kind of processing has this value.
 const SETTLED: u16 = 1 << 8;
 
 impl WorkColumns {
@@ -69,9 +65,8 @@ impl WorkColumns {
         self.kinds.iter().zip(&self.values).map(|(&kind, &value)| row(kind, value))
     }
 
-    /// Returns the kind of processing of the packet with index `from`. Also returns the number of
-    /// consecutive packets with the same kind, starting at `from`. Returns `None` if the packet
-    /// does not need the kernel.
+    /// Returns the kind of processing for the packet `from`, and the number of consecutive packets
+    /// with this kind. Returns `None` if the packet skips the kernel.
     ///
     /// # Panics
     /// If the packet does not exist.
@@ -89,7 +84,7 @@ impl WorkColumns {
         (kind != SETTLED).then_some((kind as u8, run))
     }
 
-    /// Returns the kernel parameters of packets. All these packets must need the kernel.
+    /// Returns the kernel parameters of several packets. None of these packets may skip the kernel.
     ///
     /// # Panics
     /// If one of the packets does not exist.
@@ -98,7 +93,7 @@ impl WorkColumns {
         &self.values[packets]
     }
 
-    /// Appends the work that `prepare` returns in rows, which are one [`Work`] per packet.
+    /// Appends the work that `prepare` writes to a vector, one [`Work`] per packet.
     pub fn extend_with_rows(&mut self, prepare: impl FnOnce(&mut Vec<Work>)) {
         let mut rows = std::mem::take(&mut self.rows);
         prepare(&mut rows);
@@ -146,7 +141,7 @@ impl Slot<'_> {
         (*self.kind, *self.value) = (variant.into(), parameter);
     }
 
-    /// Writes the entry of a packet that was finished before the kernel. Such packets are rare.
+    /// Writes the entry of a packet that skips the kernel. Such packets are rare.
     #[cold]
     #[inline(never)]
     pub(crate) fn settle(self, outcome: Outcome) {
@@ -192,8 +187,6 @@ mod tests {
     }
 
     proptest! {
-        /// The columns return all work unchanged. The runs of packets equal the runs that the test
-        /// counts packet by packet.
         #[test]
         fn columns_match_rows(stretches in prop::collection::vec((work(), 1..90_usize), 0..8)) {
             let rows: Vec<Work> = stretches.iter().flat_map(|&(work, count)| vec![work; count]).collect();

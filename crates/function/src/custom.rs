@@ -33,7 +33,7 @@ struct Config {
     /// Values of the parameters that the function declares.
     #[serde(default)]
     params: BTreeMap<String, Spanned<toml::Value>>,
-    /// Files with the entries of the tables that the function declares.
+    /// Files with the entries of the declared tables.
     #[serde(default)]
     tables: BTreeMap<String, Spanned<PathBuf>>,
 }
@@ -82,7 +82,7 @@ impl Function for Custom {
         self.declared.command(request, running)
     }
 
-    /// Runs the kernel of the function on one packet. The kernel is compiled without optimization.
+    /// Runs the kernel on one packet. This kernel is compiled without optimization.
     fn run_ref(&self, buffer: &mut [u8], descriptor: &mut Descriptor, variant: u8, parameter: u64) -> Outcome {
         self.compiled.run_ref(self.image(), buffer, descriptor, variant, parameter)
     }

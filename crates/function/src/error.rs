@@ -59,7 +59,7 @@ impl Error {
         Self::Value { span: None, message: message.into() }
     }
 
-    /// Converts this error to the error of a value at the position `span` in the configuration.
+    /// Adds the position `span` in the configuration to this error.
     pub(crate) fn at(self, span: Range<usize>) -> Self {
         Self::Value { span: Some(span), message: self.to_string() }
     }

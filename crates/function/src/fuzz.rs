@@ -1,4 +1,4 @@
-//! Fuzz targets of parsers and of reassembly. A target panics if an invariant is violated.
+//! Fuzz targets for parsers and for packet reassembly. A target panics if an invariant is violated.
 
 use std::collections::HashMap;
 
@@ -8,8 +8,8 @@ use crate::routes::{Address, Names, Route, parse};
 
 pub use crate::routing::netlink_messages;
 
-/// Parses a route file. The first byte selects the address family. Routes must lie within their
-/// prefixes, and an error must name a line that exists.
+/// Parses a route file, whose first byte selects the address family. Checks that no route has bits
+/// set beyond its prefix length, and that an error names an existing line.
 pub fn route_file(data: &[u8]) {
     match data {
         [4, text @ ..] => routes_of::<u32>(text),
@@ -31,7 +31,8 @@ fn routes_of<A: Address>(text: &[u8]) {
     }
 }
 
-/// Parses a file of patterns. Patterns are never empty, and an error must name a line that exists.
+/// Parses a pattern file. Checks that no pattern is empty, and that an error names an existing
+/// line.
 pub fn pattern_file(data: &[u8]) {
     let lines = 1 + data.iter().filter(|&&byte| byte == b'\n').count();
     match dpi::parse_patterns(data) {
@@ -40,10 +41,10 @@ pub fn pattern_file(data: &[u8]) {
     }
 }
 
-/// Reassembles a sequence of frames. Each one begins with its length and with the time since the
-/// frame before it, one byte each. The time is in units of a tenth of the timeout.
+/// Reassembles the frames that `data` encodes. Two bytes precede each frame: its length, and the
+/// time since the previous frame in tenths of the timeout.
 ///
-/// Fragments are held, joined or given up, and none is counted twice. Memory is bounded.
+/// Checks that each held fragment is joined or dropped exactly once, and that memory is bounded.
 pub fn reassembly(mut data: &[u8]) {
     const TIMEOUT_NS: u64 = 1_000_000_000;
     let limits = Limits { packets: 4, bytes: 4096, frame_bytes: 1600, timeout_ns: TIMEOUT_NS };

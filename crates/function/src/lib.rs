@@ -62,7 +62,7 @@ pub use columns::WorkColumns;
 pub use error::Error;
 pub use godwit_declare::{Contract, Counter, Drop, Verdict};
 
-/// All kinds of functions that have a part in Rust, in the order of their kernel numbers.
+/// All kinds of functions with Rust code, in the order of their kernel numbers.
 pub const KINDS: &[Kind] = &[
     template::KIND,
     echo::KIND,
@@ -87,8 +87,7 @@ pub struct Kind {
 /// Constructor that creates a function from its stanza in the configuration.
 pub type Build = fn(Spanned<DeTable<'_>>, &BuildContext<'_>) -> Result<Arc<dyn Function>, Error>;
 
-/// Context of a stanza in the configuration. It contains the names and paths that the stanza may
-/// refer to.
+/// Names and paths to which a stanza of the configuration may refer.
 pub struct BuildContext<'a> {
     /// Name of the function in the configuration.
     pub name: &'a str,
@@ -131,22 +130,22 @@ pub trait Function: Send + Sync {
         self.contract().tailroom_bytes
     }
 
-    /// Returns how many bytes of its tailroom the function does not need. The index is the length
-    /// of the frame modulo 16. A function that pads frames to blocks needs its full tailroom only
-    /// for some lengths. The values do not depend on the layer-2 header.
+    /// Returns how many bytes of the tailroom a frame does not need. The array index is the frame
+    /// length modulo 16. A function that pads frames to blocks needs its full tailroom only for
+    /// some lengths. The values do not depend on the layer-2 header.
     fn tailroom_saved(&self) -> [u8; 16] {
         [0; 16]
     }
 
-    /// Returns the kind of processing of every packet, for functions that do not prepare packets on
-    /// the CPU.
+    /// Returns the kind of processing for every packet. Only functions that do not prepare packets
+    /// on the CPU use this value.
     fn variant(&self) -> u8 {
         0
     }
 
-    /// Creates the part of the function that runs on the CPU of the worker with number `worker`.
-    /// `workers` is the number of workers. Returns `None` if there is no such part. The kernel then
-    /// runs on every packet with [`Function::variant`] and parameter 0.
+    /// Creates the CPU part of the function for one worker. `worker` is the number of this worker,
+    /// and `workers` is the number of all workers. Returns `None` if the function has no CPU part.
+    /// The kernel then runs on every packet with [`Function::variant`] and parameter 0.
     fn host_half(&self, worker: usize, workers: usize) -> Option<Box<dyn HostHalf>> {
         let _ = (worker, workers);
         None
@@ -207,7 +206,7 @@ pub trait Function: Send + Sync {
 
     /// Opens the outputs of the function, such as log files. The engine calls the method once,
     /// before the first packet moves. The command `godwit check` does not call it. `live` is false
-    /// in a replay, which waits for outputs and loses nothing.
+    /// in a replay. A replay waits for slow outputs and loses no data.
     ///
     /// # Errors
     /// Returns one sentence if an output cannot be opened. The run does not start.
@@ -230,8 +229,8 @@ pub trait Function: Send + Sync {
     fn finish(&self) {}
 
     /// Returns the names of the function's tables and the numbers of their entries, such as routes
-    /// and SAs. The control thread calls the method about once a second, so it must not wait for a
-    /// change of a table that another thread makes.
+    /// and SAs. The control thread calls the method about once a second, so it must not wait while
+    /// another thread changes a table.
     fn tables(&self) -> Vec<(String, u64)> {
         Vec::new()
     }
@@ -247,7 +246,7 @@ pub trait Function: Send + Sync {
         Vec::new()
     }
 
-    /// Returns whether packets may leave by several ports, as [`Function::flood_ports`] describes.
+    /// Returns whether a packet may leave by several ports. See [`Function::flood_ports`].
     fn floods(&self) -> bool {
         false
     }
@@ -316,8 +315,8 @@ pub trait Durable {
     /// Returns the keys with which the function sends packets.
     fn keys(&self) -> Vec<SendingKey>;
 
-    /// Claims the keys for this process, and continues after the sequence numbers that an earlier
-    /// process may have used. `name` is the configured name of the function.
+    /// Claims the cryptographic keys for this process, and continues after the sequence numbers
+    /// that an earlier process may have used. `name` is the configured name of the function.
     ///
     /// The engine calls the method once, before packets arrive. It is not called in a replay, whose
     /// output must not depend on earlier runs.
@@ -334,8 +333,8 @@ pub struct SendingKey {
     pub name: KeyName,
     /// Part of the function that uses the key, such as `SA "x"`.
     pub owner: String,
-    /// Whether the key needs a state folder. A key needs it if a repeated sequence number would
-    /// reveal plaintext, and if the key may have been used before.
+    /// Whether the key requires a state folder. It does if the key may have been used before and a
+    /// repeated sequence number would reveal plaintext.
     pub needs_folder: bool,
 }
 
@@ -355,8 +354,8 @@ pub trait Running {
     /// then not refer to these bytes.
     fn image_changed(&self, range: Range<usize>) -> Result<(), Error>;
 
-    /// Waits for a grace period. It ends when all packets that were prepared for their kernel
-    /// before the call are completed or dropped.
+    /// Waits until all packets that were prepared before the call are completed or dropped. This
+    /// time is called a grace period.
     ///
     /// # Errors
     /// Returns [`Error::Command`] on a timeout. Table entries that such packets refer to must then
@@ -370,8 +369,10 @@ pub trait Running {
     }
 
     /// Returns whether a grace period has ended. `ticket` comes from [`Running::request_quiesce`].
-    /// At the end, all packets that were prepared before that call are completed or dropped. The
-    /// default implementation waits for the end.
+    /// The period ends when all packets that were prepared before that call are completed or
+    /// dropped.
+    ///
+    /// The default implementation waits for the end.
     fn is_quiesced(&self, ticket: u64) -> bool {
         let _ = ticket;
         self.quiesce().is_ok()
@@ -385,8 +386,10 @@ pub trait HostHalf: Send {
     /// the same order.
     fn prepare(&mut self, region: &Region, descriptors: &[Descriptor], work: &mut Vec<Work>);
 
-    /// Decides what the kernel has to do for each packet, as [`HostHalf::prepare`] does, and stores
-    /// the result in columns. The engine calls this method. A fast function implements it directly.
+    /// Decides what the kernel has to do for each packet, as [`HostHalf::prepare`] does. Stores the
+    /// result as one array per field.
+    ///
+    /// The engine calls this method. A fast function implements it directly.
     fn prepare_columns(&mut self, region: &Region, descriptors: &[Descriptor], work: &mut WorkColumns) {
         work.extend_with_rows(|rows| self.prepare(region, descriptors, rows));
     }
@@ -469,11 +472,11 @@ pub trait HostHalf: Send {
         let _ = (variant, descriptors, parameters, outcomes);
     }
 
-    /// Returns whether a device may pass packets on to the next function before this function
+    /// Returns whether packets may go on to the next function on the device before this function
     /// completes them. The result never changes.
     ///
-    /// If it is true, `complete` receives the descriptors in the state in which the last function
-    /// left them. Only the verdict of each outcome is then valid, and `finish` is not called.
+    /// If it is true, `complete` receives the descriptors as the last function left them. Only the
+    /// verdict of each outcome is then valid, and `finish` is not called.
     fn may_continue_on_device(&self) -> bool {
         false
     }
@@ -495,7 +498,7 @@ pub enum Work {
         /// Parameter of the kernel for this packet.
         parameter: u64,
     },
-    /// The packet is finished with this outcome, and does not need the kernel.
+    /// The packet has this outcome and skips the kernel.
     Done(Outcome),
 }
 
@@ -528,8 +531,8 @@ pub fn kind_names() -> Vec<&'static str> {
     in_rust.chain(builtin::all().map(|(contract, _)| contract.kind)).chain([custom::KIND_NAME]).collect()
 }
 
-/// Returns the description of a kind of function that has a part in Rust. Returns `None` if there
-/// is no such kind.
+/// Returns the description of a kind of function with Rust code. Returns `None` if there is no such
+/// kind.
 pub fn kind(kind: &str) -> Option<&'static Kind> {
     KINDS.iter().find(|candidate| candidate.contract.kind == kind)
 }

@@ -71,7 +71,7 @@ impl Adjacency {
 }
 
 impl NextHop {
-    /// Returns a next hop to another station, without a limit for the length of packets.
+    /// Returns a next hop to another station, without an MTU limit.
     pub fn forward(port: u16, destination: MacAddress, source: MacAddress) -> Self {
         Self::Forward(Adjacency { port, destination, source, mtu: Adjacency::MTU_MAX })
     }
@@ -91,8 +91,8 @@ impl NextHop {
 pub struct RouteChange {
     /// Prefix of the route. It must have the address family of the table.
     pub prefix: Prefix,
-    /// Index of the next hop. The value `None` withdraws the route, so that the next shorter prefix
-    /// applies. It has no effect if the route does not exist.
+    /// Index of the next hop. The value `None` removes the route if it exists. The next shorter
+    /// prefix then applies.
     pub next_hop: Option<u32>,
 }
 
@@ -125,8 +125,8 @@ pub trait Routing: Send + Sync {
 
     /// Changes next hops, and with them all routes that use them.
     ///
-    /// If only the Ethernet address of a station changes, or becomes known or unknown, a single
-    /// store makes the change. During any other change, the next hop is unresolved for a moment.
+    /// A single memory write applies the change if it only affects the Ethernet address of a
+    /// station. During any other change, the next hop is unresolved for a moment.
     ///
     /// # Errors
     /// [`Error::Command`] if one of the next hops does not exist, or if a device did not receive

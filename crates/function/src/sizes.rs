@@ -1,10 +1,10 @@
-//! Numbers of table entries that can be read while a table is locked.
+//! Counts of table entries that threads can read while another thread changes a table.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, PoisonError, TryLockError};
 
-/// Numbers of entries of the tables of a function. A reader does not wait for the lock of the
-/// tables: while a change holds it, the reader gets the numbers of its last successful read.
+/// Counts of entries in a function's tables. A reader never waits for the lock of the tables. While
+/// a change holds the lock, the reader gets the counts from its last successful read.
 #[derive(Debug)]
 pub(crate) struct Sizes<const N: usize> {
     names: [&'static str; N],
@@ -16,7 +16,8 @@ impl<const N: usize> Sizes<N> {
         Self { names, last: [const { AtomicU64::new(0) }; N] }
     }
 
-    /// Returns the name and the number of entries of each table. `count` returns the numbers.
+    /// Returns the name of each table and the number of its entries. `count` determines the
+    /// numbers.
     pub(crate) fn read<T>(&self, tables: &Mutex<T>, count: impl FnOnce(&T) -> [usize; N]) -> Vec<(String, u64)> {
         let guard = match tables.try_lock() {
             Ok(guard) => Some(guard),

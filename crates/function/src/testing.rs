@@ -9,7 +9,6 @@ use toml::de::DeTable;
 
 use crate::{BuildContext, Error, Function, Kind, Work};
 
-/// Builds a function from the text of its configuration stanza.
 pub(crate) fn build(kind: &Kind, stanza: &str, ports: &[&str], directory: &Path) -> Result<Arc<dyn Function>, Error> {
     let ports: Vec<String> = ports.iter().map(|port| (*port).to_owned()).collect();
     let stanza = DeTable::parse(stanza).unwrap();
@@ -27,8 +26,7 @@ pub(crate) fn build_error(kind: &Kind, stanza: &str, ports: &[&str]) -> Error {
     }
 }
 
-/// Processes a frame with the reference implementation of a function. The frame is at the start of
-/// a buffer, whose size is the next larger multiple of 64 bytes.
+/// Processes a frame with the reference implementation of a function.
 pub(crate) fn run(function: &dyn Function, frame: &mut Vec<u8>) -> Outcome {
     let room = frame.len() / 64 + 1;
     let mut buffer = frame.clone();
@@ -40,8 +38,8 @@ pub(crate) fn run(function: &dyn Function, frame: &mut Vec<u8>) -> Outcome {
     outcome
 }
 
-/// Prepares a frame that arrived at `port` on the CPU. Returns `Ok` if the frame goes on to the
-/// kernel, and otherwise the reason for which the function drops it.
+/// Runs the CPU part of a function on a frame that arrived at `port`. Returns `Ok` if the frame
+/// goes on to the kernel, or the drop reason otherwise.
 pub(crate) fn prepare_one(function: &dyn Function, port: u8, frame: &[u8]) -> Result<(), u8> {
     let mut region = Arena::new(ArenaConfig { packets: 1, ..ArenaConfig::default() }, 1).unwrap().split().remove(0);
     let packet = Descriptor { port, ..region.allocate(frame.len()).unwrap() };
@@ -55,7 +53,7 @@ pub(crate) fn prepare_one(function: &dyn Function, port: u8, frame: &[u8]) -> Re
     }
 }
 
-/// Empty directory for one test. It is removed at the end of the test.
+/// Empty directory that is removed at the end of a test.
 pub(crate) struct Directory(pub(crate) std::path::PathBuf);
 
 impl Directory {

@@ -64,8 +64,8 @@ fn words(row: &Value) -> Option<Vec<&str>> {
     row.as_array()?.iter().map(Value::as_str).collect()
 }
 
-/// Returns the text of each column from the words of a command. A word such as `name=text` sets the
-/// column `name`. Any other word sets the column that follows the previously set one.
+/// Returns the text of each column in a command. A word such as `name=text` sets the column `name`.
+/// Any other word sets the next column.
 fn texts<'a>(columns: &[String], words: &[&'a str]) -> Result<Vec<&'a str>, Error> {
     let mut texts: Vec<Option<&str>> = vec![None; columns.len()];
     let mut next = 0;

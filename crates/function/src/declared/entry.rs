@@ -19,7 +19,7 @@ pub(super) enum Key {
     Prefix6(u128, u8),
     /// Number of an entry in an `array` table.
     Index(u32),
-    /// Priority of an entry in an `acl` table, and the pattern for each field as text.
+    /// Entry of an `acl` table: its priority, and the pattern of each field as text.
     Pattern(u32, Vec<String>),
     /// Name of a row in a `maglev` table.
     Name(String),
@@ -33,8 +33,8 @@ pub(super) type Row = Box<[u8]>;
 /// Values and bit mask of a simple pattern, as words.
 pub(super) type Masked = (Vec<u64>, Vec<u64>);
 
-/// Change of the entry with a key. With a row, the entry is added or changed. Without a row, it is
-/// removed.
+/// Change of the entry with the given lookup key. The row is the new contents of the entry. `None`
+/// removes the entry.
 pub(super) type Change = (Key, Option<Row>);
 
 /// Converts entries of one table from and to text.

@@ -17,22 +17,19 @@ use crate::{BuildContext, Error};
 /// Alignment of tables, in bytes.
 const ALIGN_BYTES: usize = 64;
 
-/// Values from the configuration of a declared function: its parameters, and the files of its
-/// tables.
+/// Configured values for a declared function: its parameters, and the files of its tables.
 #[derive(Debug, Default)]
 pub(crate) struct Values {
     pub(crate) params: BTreeMap<String, Spanned<toml::Value>>,
     pub(crate) tables: BTreeMap<String, Spanned<PathBuf>>,
 }
 
-/// Tables of a configured function in the format that kernels read, with the state that changes
-/// need.
+/// Tables of a configured function in the format that kernels read. The host can change them.
 pub(crate) struct Declared {
     image: Arc<Image>,
     tables: Mutex<Vec<State>>,
 }
 
-/// Table of a function, with the entries that the operator configured.
 pub(super) struct State {
     pub(super) name: String,
     pub(super) capacity: usize,
@@ -94,8 +91,8 @@ impl Declared {
 
     /// Returns the memory with all tables and the state of the tables, for commands.
     pub(super) fn parts(&self) -> (&Arc<Image>, MutexGuard<'_, Vec<State>>) {
-        // If a command panics while it holds this lock, the lock is poisoned but safe to use. The
-        // entries and the tables are consistent even after a failed change.
+        // A panic in a command leaves this lock poisoned but safe to use. The entries and the
+        // tables are consistent even after a failed change.
         (&self.image, self.tables.lock().unwrap_or_else(PoisonError::into_inner))
     }
 }

@@ -1,4 +1,4 @@
-//! Rows of a table that kernels read. Entries with equal contents refer to the same row.
+//! Rows of a table that kernels read. Table entries with equal contents refer to the same row.
 
 use std::collections::{HashMap, VecDeque};
 use std::ops::Range;
@@ -68,8 +68,7 @@ impl Rows {
             self.taken[index as usize].1 += 1;
             return Some((index, Written::Already));
         }
-        // Rows that were never used are taken first, because no device cache contains their old
-        // contents.
+        // Unused rows are taken first, because no device cache contains old contents for them.
         let (index, written) = if self.taken.len() < self.capacity {
             self.taken.push((None, 0));
             (self.taken.len() as u32 - 1, Written::First)
@@ -81,7 +80,7 @@ impl Rows {
         Some((index, written))
     }
 
-    /// Removes a reference to a row. The row is retired when no entry refers to it any more.
+    /// Removes a reference to a row. The row is retired after its last reference is removed.
     pub(super) fn give(&mut self, index: u32) {
         let (row, uses) = &mut self.taken[index as usize];
         *uses -= 1;
@@ -98,7 +97,7 @@ impl Rows {
         self.retired.len()
     }
 
-    /// Frees the first `count` retired rows, to which no packet in flight may refer.
+    /// Frees the first `count` retired rows. No packet in flight may refer to them.
     pub(super) fn reuse(&mut self, count: usize) {
         self.free.extend(self.retired.drain(..count));
     }
@@ -121,10 +120,10 @@ impl Rows {
 /// State of the bytes of a row.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Written {
-    /// Another entry refers to the same row, so its bytes are already written.
+    /// Another entry refers to the same row, so the row is already written.
     Already,
     /// The row takes a place that was never used.
     First,
-    /// This row was in use before, so a device cache may contain its old bytes.
+    /// This row was in use before, so a device cache may contain its old contents.
     Again,
 }

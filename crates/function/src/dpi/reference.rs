@@ -8,8 +8,8 @@ use super::Case;
 /// Matches in a payload.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Matches {
-    /// Number of the pattern whose match ends first in the payload. If several matches end at the
-    /// same byte, the lowest number counts.
+    /// Number of the pattern whose match ends first in the payload. The lowest number counts if
+    /// several matches end at the same byte.
     pub(super) first: u32,
     /// Number of matches, including overlaps and equal patterns.
     pub(super) count: usize,

@@ -46,8 +46,8 @@ pub(crate) fn image(patterns: &[Vec<u8>], case: Case) -> Result<(Memory, usize),
         return Err(Error::Value { span: None, message });
     }
     let matches_offset = (DPI_TRANSITIONS_OFFSET + states * classes.count * 4).next_multiple_of(ALIGNMENT_BYTES);
-    // There is room for a match in every state, because the number of states with a match is known
-    // only after the automaton is built.
+    // Every state has room for a match. The number of states with a match is known only after the
+    // automaton is built.
     let mut image = Memory::new(matches_offset + states * MATCH_BYTES, "the patterns of a dpi function")?;
 
     let mut automaton = Automaton {
@@ -113,7 +113,7 @@ impl Classes {
     }
 }
 
-/// Pattern as a sequence of byte classes, and the number of the pattern.
+/// Sequence of byte classes in a pattern, and the number of the pattern.
 type Sorted = (Vec<u8>, u32);
 
 /// Replaces each byte of the patterns by the number of its class, and sorts the patterns. Equal
@@ -140,14 +140,14 @@ fn count_states(sorted: &[Sorted]) -> usize {
 
 /// An automaton whose transition table is being filled.
 struct Automaton<'a> {
-    /// Transition table with one row of `classes` entries per state. An entry holds the position of
-    /// the next state's row in the table, in little-endian byte order.
+    /// Transition table with one row per state and one entry per byte class. An entry holds the
+    /// offset of the next state's row, in little-endian byte order.
     rows: &'a mut [[u8; 4]],
     classes: u32,
     /// Matches of the states from number 0 on.
     matches: Vec<DpiMatch>,
-    /// Lowest number of a state without a match so far. States without a match are numbered
-    /// downwards from the highest number.
+    /// Lowest number so far of a state without a match. Such states are numbered downwards from the
+    /// highest number.
     others_end: u32,
 }
 
@@ -178,8 +178,8 @@ impl Automaton<'_> {
             let longer = &node.patterns[longer.unwrap_or(node.patterns.len())..];
             for patterns in longer.chunk_by(|(a, _), (b, _)| a[depth] == b[depth]) {
                 let class = u32::from(patterns[0].0[depth]);
-                // This entry was copied from the failure state of the parent, so it still leads to
-                // the failure state of the child.
+                // This entry is a copy from the failure state of the parent. It therefore still
+                // leads to the failure state of the child.
                 let fail = self.next(node.state, class);
                 let state = self.number(patterns, depth + 1, fail);
                 self.set(node.state, class, state);
@@ -189,8 +189,8 @@ impl Automaton<'_> {
         start
     }
 
-    /// Assigns a number to a new state. The state matches the patterns that end there, and all
-    /// patterns that its failure state matches.
+    /// Assigns a number to a new state. The state matches its own patterns, and all patterns that
+    /// its failure state matches.
     fn number(&mut self, patterns: &[Sorted], depth: usize, fail: u32) -> u32 {
         let inherited = self.matches.get(fail as usize).copied();
         let mut matches = inherited.unwrap_or(DpiMatch { pattern: u32::MAX, count: 0 });

@@ -10,7 +10,6 @@ fn dpi(patterns: &[&str], case: Case) -> Dpi {
     Dpi::new(patterns.iter().map(|pattern| pattern.as_bytes().to_vec()).collect(), case).unwrap()
 }
 
-/// Returns a frame with an unknown EtherType. All bytes after its Ethernet header are payload.
 fn frame(payload: &[u8]) -> Vec<u8> {
     let mut frame = vec![0; 12];
     frame.extend([0x12, 0x34]);
@@ -26,15 +25,12 @@ fn found(value: u32, port: u16) -> Outcome {
     Outcome { port, value, ..Outcome::verdict(VERDICT_MATCH) }
 }
 
-/// Searches a payload as the kernel does. Returns the first matching pattern and the number of
-/// matches.
 fn search_image(function: &Dpi, payload: &[u8]) -> reference::Matches {
     search_from(function, payload, 0)
 }
 
-/// Searches each segment of the payload separately, as the work-items of a GPU do. Each search
-/// begins before its segment, so that it also finds matches across segment borders
-/// (`kernels/dpi/group.h`).
+/// Searches each segment of the payload separately, as a GPU does. Each search begins before its
+/// segment, and thus finds matches across segment borders (`kernels/dpi/group.h`).
 fn search_segments(function: &Dpi, payload: &[u8], segment_bytes: usize) -> reference::Matches {
     let longest = u32::from_le_bytes(function.image().to_vec()[24..28].try_into().unwrap()) as usize;
     let mut found = reference::Matches::default();
@@ -164,8 +160,7 @@ proptest! {
         upper: bool,
     ) {
         let (patterns, case) = match upper {
-            // The patterns become lower-case text. They still match upper-case payloads, because
-            // the search ignores the case.
+            // The search ignores the case, so lower-case patterns still match upper-case payloads.
             true => (patterns.iter().map(|p| p.to_ascii_lowercase()).collect(), Case::Insensitive),
             false => (patterns, Case::Sensitive),
         };

@@ -1,8 +1,8 @@
 //! The function `echo` sends every frame back to its sender. A number in the payload selects the
 //! egress port.
 //!
-//! The function does very little work per packet, so its run time shows the cost of the code around
-//! it. The authors of G-Opt use such a function for the same purpose.
+//! The function does very little work per packet, so its run time shows the cost of the surrounding
+//! code. The authors of G-Opt also measure such a function.
 
 mod config;
 mod reference;
@@ -23,7 +23,7 @@ pub use config::Config;
 /// reasons.
 pub use godwit_kernels::declared::echo::*;
 
-/// Offset in the frame of the port number, in bytes. The port number follows the Ethernet header,
+/// Offset of the port number in the frame, in bytes. The port number follows the Ethernet header,
 /// an IPv4 header without options, and the UDP header.
 pub const NUMBER_OFFSET: usize = 14 + 20 + 8;
 

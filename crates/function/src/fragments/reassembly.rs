@@ -11,7 +11,7 @@ use godwit_wire::checksum::checksum;
 use godwit_wire::ipv6_extension::HEADERS_MAX;
 use godwit_wire::{ethertype, protocol};
 
-/// Limits of a [`Reassembler`]. The operator sets them, because anyone can send fragments.
+/// Limits of a [`Reassembler`]. They bound its memory, because anyone can send fragments.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Limits {
     /// Maximum number of incomplete packets.
@@ -59,8 +59,8 @@ pub enum Refusal {
     Timeout,
 }
 
-/// Fields that identify the packet to which a fragment belongs. An IPv4 address occupies the first
-/// four bytes of an address field.
+/// Fields that identify the packet of a fragment. An IPv4 address occupies the first four bytes of
+/// an address field.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 struct Key {
     source: [u8; 16],
@@ -81,8 +81,8 @@ struct Fragment<'a> {
     /// Ethernet header and IP headers that are the same in every fragment, without the fragment
     /// header of IPv6.
     front: &'a [u8],
-    /// Offset and new value of the "next header" field that referred to the removed fragment
-    /// header. The value is `None` for IPv4.
+    /// Offset and new value of the "next header" field before the removed fragment header. The
+    /// value is `None` for IPv4.
     next_header: Option<(usize, u8)>,
     ip_at: usize,
     ecn: u8,
@@ -91,7 +91,7 @@ struct Fragment<'a> {
 struct Packet {
     number: u64,
     since_ns: u64,
-    /// Headers of the fragment at offset 0, which become the headers of the reassembled packet.
+    /// Headers of the fragment at offset 0, which the reassembled packet reuses.
     front: Vec<u8>,
     next_header: Option<(usize, u8)>,
     ip_at: usize,
@@ -115,8 +115,8 @@ struct Packet {
 pub struct Reassembler {
     limits: Limits,
     packets: HashMap<Key, Packet>,
-    /// Packets in the order in which their first fragments arrived. Entries of completed packets
-    /// are obsolete and may remain in this queue for a while.
+    /// Packets in the order in which their first fragments arrived. The queue may also contain
+    /// obsolete entries of completed packets.
     ages: VecDeque<(Key, u64)>,
     next_number: u64,
     bytes: usize,
@@ -133,8 +133,8 @@ impl Reassembler {
 
     /// Adds the fragment in `frame`, whose IP header begins at offset `ip_at`.
     ///
-    /// The reassembler may drop older packets to make room. [`Reassembler::take_expired`] counts
-    /// their fragments.
+    /// The reassembler may drop older packets to make room. [`Reassembler::take_expired`] returns
+    /// the number of their fragments.
     ///
     /// # Errors
     /// Returns the reason why the caller must drop the fragment.
@@ -192,7 +192,8 @@ impl Reassembler {
         &self.whole
     }
 
-    /// Returns how many held fragments were dropped since the last call, for each reason.
+    /// Returns the number of held fragments that were dropped since the last call, for each drop
+    /// reason.
     pub fn take_expired(&mut self) -> impl Iterator<Item = (u32, Refusal)> + '_ {
         self.expired.drain(..).filter(|(held, _)| *held > 0)
     }
@@ -251,7 +252,8 @@ impl Reassembler {
             void: false,
         };
         self.ages.push_back((fragment.key, self.next_number));
-        // Obsolete entries of completed packets are removed before the queue `ages` grows too long.
+        // The queue `ages` must not grow without bound, so obsolete entries of completed packets
+        // are removed.
         if self.ages.len() > 2 * self.limits.packets + 16 {
             let packets = &self.packets;
             self.ages.retain(|(key, number)| packets.get(key).is_some_and(|packet| packet.number == *number));
@@ -281,8 +283,8 @@ impl Reassembler {
         Some(packet)
     }
 
-    /// Drops the held fragments of a packet. Marks the packet so that its later fragments are
-    /// dropped until its timeout.
+    /// Drops the held fragments of a packet. Until the packet's timeout, its later fragments are
+    /// also dropped.
     fn annul(&mut self, key: Key, refusal: Refusal) {
         let Some(packet) = self.packets.get_mut(&key) else { return };
         packet.void = true;
@@ -298,13 +300,13 @@ fn cost(part: &[u8]) -> usize {
 }
 
 impl Packet {
-    /// Returns the number of bytes that count against the memory limit. The limit includes headers,
-    /// because IPv6 headers can be as long as a frame.
+    /// Returns the number of bytes that count against the memory limit. Headers count too, because
+    /// IPv6 headers can be as long as a frame.
     fn cost(&self) -> usize {
         self.front.len() + self.parts.iter().map(|(_, part)| cost(part)).sum::<usize>()
     }
 
-    /// Returns the position in `parts` at which a fragment must be inserted. Returns `None` if the
+    /// Returns the index in `parts` at which a fragment must be inserted. Returns `None` if the
     /// fragment overlaps another fragment or implies a different length of the packet.
     fn insert_index(&self, fragment: &Fragment<'_>) -> Option<usize> {
         let (begin, end) = (fragment.offset, fragment.offset + fragment.payload.len());
@@ -368,8 +370,8 @@ impl<'a> Fragment<'a> {
         let header_bytes = usize::from(packet[0] & 0x0f) * 4;
         let header = packet.get(..header_bytes.max(20))?;
         let word = u16::from_be_bytes([header[6], header[7]]);
-        // The IPv4 header identifies the packet, so its checksum must be valid. The payload is not
-        // checked.
+        // The IPv4 header identifies the packet, so its checksum must be valid. The checksum of the
+        // payload is not verified.
         if header_bytes < 20 || checksum(&header[..header_bytes]) != 0 || word & 0x3fff == 0 {
             return None;
         }

@@ -21,8 +21,8 @@ pub struct Split<'a> {
     /// into it.
     later: [u8; HEADER_BYTES_MAX],
     later_bytes: usize,
-    /// Number of payload bytes in the first fragment. The field `each_bytes` is the number in each
-    /// later fragment except the last.
+    /// Number of payload bytes in the first fragment. `each_bytes` is the number in each later
+    /// fragment except the last.
     first_bytes: usize,
     each_bytes: usize,
 }
@@ -82,8 +82,8 @@ impl<'a> Split<'a> {
         header_bytes + payload.len()
     }
 
-    /// Writes a fragment to `out`, whose length must be [`Split::bytes`]. `index` is the number of
-    /// the fragment, counted from 0.
+    /// Writes the fragment with the number `index`, counted from 0, to `out`. The length of `out`
+    /// must be [`Split::bytes`].
     pub fn emit(&self, index: usize, out: &mut [u8]) {
         let (header_bytes, payload) = self.part(index);
         let header = if index == 0 { &self.packet[..header_bytes] } else { &self.later[..header_bytes] };
@@ -103,8 +103,8 @@ impl<'a> Split<'a> {
         (header, self.header_bytes)
     }
 
-    /// Sets the length, the flags, the offset and the checksum in the header of a fragment that
-    /// carries the range `payload` of the packet's payload.
+    /// Completes the header of the fragment that carries the range `payload`. Sets the length, the
+    /// flags, the offset and the checksum.
     fn finish(&self, header: &mut [u8], payload: &std::ops::Range<usize>) {
         let before = u16::from_be_bytes([self.packet[6], self.packet[7]]);
         let offset = (before & OFFSET) + (payload.start / 8) as u16;
@@ -119,8 +119,8 @@ impl<'a> Split<'a> {
     }
 }
 
-/// Writes the header of all fragments except the first, which has only the copied options. Returns
-/// the length of this header.
+/// Writes the header of all fragments except the first. It has only the copied options. Returns the
+/// length of this header.
 fn later_header(header: &[u8], later: &mut [u8; HEADER_BYTES_MAX]) -> usize {
     later[..HEADER_BYTES].copy_from_slice(&header[..HEADER_BYTES]);
     let mut size = HEADER_BYTES;
@@ -144,8 +144,8 @@ fn later_header(header: &[u8], later: &mut [u8; HEADER_BYTES_MAX]) -> usize {
         }
         options = &options[bytes..];
     }
-    // The padding of the last word consists of the option "end of options" (0), because the header
-    // is initialized with zeros.
+    // The header is initialized with zeros, so its last word is padded with the option "end of
+    // options" (0).
     let padded = size.next_multiple_of(4);
     later[0] = 0x40 | (padded / 4) as u8;
     padded

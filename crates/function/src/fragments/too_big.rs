@@ -65,7 +65,7 @@ fn ipv4(packet: &[u8], fault: Fault, from: [u8; 4]) -> Option<Vec<u8>> {
     message.extend(&packet[..quoted]);
     let total = message.len() as u16;
     let (header, icmp) = message.split_at_mut(IPV4_BYTES);
-    // The TOS value 0xc0 is the precedence "internetwork control", which ICMP errors have (RFC
+    // ICMP errors have the precedence "internetwork control", which is the TOS value 0xc0 (RFC
     // 1812, section 4.3.2.5).
     header[..4].copy_from_slice(&[0x45, 0xc0, (total >> 8) as u8, total as u8]);
     header[8..10].copy_from_slice(&[HOP_LIMIT, protocol::ICMP]);

@@ -24,8 +24,6 @@ pub(super) struct Changer {
 }
 
 impl Changer {
-    /// Creates the state for changes to a table that already contains these routes, next hops and
-    /// groups.
     pub(super) fn new(
         image: Arc<Image>,
         layout: Layout,
@@ -92,7 +90,8 @@ impl Changer {
             self.table.changed(self.write_next_hop(index, &next_hop));
         }
         let sent = self.table.send_again(running);
-        // A device cache may still contain the old contents of a reused slot.
+        // A device cache may still contain old contents of a reused slot, so the change waits for
+        // packets in flight.
         let sent = sent.and_then(|()| if was_used { self.quiesce(running) } else { Ok(()) });
         if let Err(error) = sent {
             for &index in &indexes {
@@ -115,9 +114,9 @@ impl Changer {
         if next_hops.iter().any(|(index, _)| self.next_hops.at(*index).is_none()) {
             return Err(refusal("there is no next hop with this index".to_owned()));
         }
-        // A packet must not read one old and one new word of a next hop. If both words change, the
-        // next hop is first marked as unresolved. The new words are written after all packets that
-        // may have read an old word have left.
+        // A packet must not combine an old word and a new word of the same next hop. If both words
+        // change, the next hop is first marked as unresolved. The new words are written after all
+        // packets that may have read an old word have left.
         let mut slow = Vec::new();
         for &(index, next_hop) in next_hops {
             let at = self.layout.next_hop(index);

@@ -36,7 +36,7 @@ pub struct Config {
 }
 
 /// Maximum of each configurable spare capacity, for next hops and for groups. It is the number of
-/// /24 address blocks, each of which needs at most one group.
+/// /24 address blocks, each of which uses at most one group.
 const SPARE_MAX: usize = 1 << 24;
 
 impl Config {

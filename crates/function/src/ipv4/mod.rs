@@ -65,8 +65,8 @@ pub struct Ipv4 {
     /// Names of the ports, by number.
     ports: Vec<String>,
     table: Mutex<Table>,
-    /// Table of the reference implementation `ref`. The table is created when `ref` first runs,
-    /// because it takes much memory. A thread that needs both locks takes `table` first.
+    /// Table of the reference implementation. It takes much memory and is created at the first use.
+    /// A thread that needs both locks takes `table` first.
     reference: RwLock<Option<Reference>>,
     /// Copies routes of the operating system into the table, if the configuration asks for it.
     kernel_routes: Option<KernelRoutes>,
@@ -79,8 +79,8 @@ pub struct Ipv4 {
     sizes: Sizes<2>,
 }
 
-/// Routes and next hops of the function, which are created when a command first reads or changes
-/// the routes.
+/// Routes and next hops of the function. They are created when a command first reads or changes the
+/// routes.
 #[derive(Debug)]
 enum Table {
     Start { routes: Vec<Route>, next_hops: Vec<NextHop>, groups: Vec<Group> },

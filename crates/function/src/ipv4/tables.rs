@@ -31,8 +31,8 @@ pub(super) struct Layout {
 }
 
 impl Layout {
-    /// Computes the layout of the tables. The initial contents determine the size of an entry.
-    /// Spare capacity is reduced if it would require larger entries.
+    /// Computes the layout of the tables. The initial contents determine the size of an entry. The
+    /// spare capacity is reduced if it would require larger entries.
     fn new(next_hops: usize, groups: usize, spare: Spare) -> Self {
         let narrow = next_hops <= NARROW.0 && groups <= NARROW.1;
         let (next_hops_max, groups_max) = if narrow { NARROW } else { WIDE };
@@ -61,8 +61,7 @@ impl Layout {
     }
 }
 
-/// Memory per route in bytes that the construction of the tables needs for sort keys, intervals and
-/// groups.
+/// Memory in bytes per route for building the tables. It holds sort keys, intervals and groups.
 const BUILD_BYTES_PER_ROUTE: usize = 48;
 
 /// Builds the tables. Returns the tables, their layout and their groups of 256 entries for prefixes
@@ -77,8 +76,8 @@ pub(super) fn image(
     spare: Spare,
 ) -> Result<(Memory, Layout, Vec<Group>), Error> {
     check_count(routes.len())?;
-    // This allocation checks that enough memory is available, because later allocations cannot
-    // report an error.
+    // This allocation checks that enough memory is available. Later allocations cannot report an
+    // error.
     drop(Memory::new(routes.len() * BUILD_BYTES_PER_ROUTE, "building the routes of an ipv4 function")?);
     let built = Built::new(routes);
     let layout = Layout::new(next_hops.len(), built.groups(), spare);

@@ -403,7 +403,6 @@ fn resolves_the_route_file_relative_to_the_configuration() {
     assert!(error.to_string().starts_with("/nonexistent/r.txt: "), "{error}");
 }
 
-/// Engine that processes no packets. It counts waits, and can refuse changes of the tables.
 #[derive(Default)]
 struct Idle {
     waits: std::cell::Cell<usize>,
@@ -424,13 +423,11 @@ impl Running for Idle {
     }
 }
 
-/// Returns a route change. It adds `route` if `is_there` is `true`, and removes `route` otherwise.
 fn to(route: Route, is_there: bool) -> RouteChange {
     let prefix = Prefix::of(std::net::Ipv4Addr::from_bits(route.prefix).into(), route.length).unwrap();
     RouteChange { prefix, next_hop: is_there.then_some(route.next_hop) }
 }
 
-/// Generates batches of routes within the same few prefixes. Each batch is either added or removed.
 fn batches() -> impl Strategy<Value = Vec<(Vec<Route>, bool)>> {
     prop::collection::vec((crowded_routes(), any::<bool>()), 1..12)
 }
@@ -445,7 +442,8 @@ proptest! {
         let function = Ipv4::with_room(start.clone(), hops, Vec::new(), room).unwrap();
         prop_assert_eq!(function.layout.table.entry_bytes, if wide { 4 } else { 2 });
         let running = Idle::default();
-        // This lookup creates the table of `ref`. The changes below must then update this table.
+        // This lookup creates the table of the reference implementation. The changes below must
+        // update it.
         function.lookup_ref(0);
         let mut oracle = std::collections::BTreeMap::new();
         for route in start {
@@ -528,8 +526,8 @@ fn adds_changes_and_removes_next_hops() {
     assert_eq!((there(&function).1[..6].to_vec(), running.waits.get()), (vec![2; 6], 0));
     function.set_next_hops(&[(0, NextHop::Unresolved(station(1, 1, 1500)))], &running).unwrap();
     assert_eq!((there(&function).0.verdict, running.waits.get()), (VERDICT_UNRESOLVED, 0));
-    // A next hop on another port also has another source address, so both of its words change. The
-    // change waits twice for packets in flight.
+    // The next hop moves to another port and gets another source address, so both of its words
+    // change. The change waits twice for packets in flight.
     function.set_next_hops(&[(0, NextHop::Forward(station(2, 7, 1500)))], &running).unwrap();
     assert_eq!((there(&function).0.port, running.waits.get()), (2, 2));
     function.change(&[RouteChange { next_hop: None, ..lead }], &running).unwrap();

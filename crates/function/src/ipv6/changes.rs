@@ -29,8 +29,8 @@ use super::{Route, walk};
 use crate::routing::{NextHops, Unchanged};
 use crate::{Error, Running};
 
-/// Number of route changes that take effect together. A larger number shares more work, and a
-/// smaller number makes changes take effect sooner.
+/// Number of route changes that take effect together. With a larger number, changes share more
+/// work. With a smaller number, changes take effect sooner.
 const TRANSACTION_CHANGES: usize = 8192;
 /// Maximum gap between two changed ranges of the tables, in bytes. Ranges with a smaller gap are
 /// copied to the devices in one transfer.
@@ -50,8 +50,8 @@ pub(super) struct Changer {
     /// addresses of the entry.
     covering: Vec<u32>,
     lines: Lines,
-    /// Groups of lines that no entry refers to. They are not reused yet, because packets in flight
-    /// may still read them.
+    /// Sequences of 64-byte lines to which no entry refers. They are not reused yet, because
+    /// packets in flight may still read them.
     retired: Vec<Run>,
     pub(super) next_hops: NextHops,
     /// Number of routes that use each next hop.
@@ -60,7 +60,7 @@ pub(super) struct Changer {
     unsent: Vec<Range<usize>>,
 }
 
-/// Writer that stores lookup structures in free lines of the tables while kernels read other lines.
+/// Stores lookup structures in free lines of the tables while kernels read other lines.
 struct FreeLineWriter<'a> {
     image: &'a Image,
     layout: &'a Layout,
@@ -182,8 +182,7 @@ impl Changer {
         self.send_again(running).map(|()| true)
     }
 
-    /// Enters a route change into the list of routes (step 1). Returns the previous next hop of the
-    /// prefix.
+    /// Enters a route change into the list of routes. Returns the previous next hop of the prefix.
     fn enter(&mut self, (prefix, length, next_hop): Change) -> Option<u32> {
         let before = self.rib.set(prefix, length, next_hop);
         if let Some(next_hop) = next_hop {
@@ -201,9 +200,9 @@ impl Changer {
         }
     }
 
-    /// Builds the lookup structures below the affected entries of the root table (step 2). For each
-    /// entry, returns its index, its new value, and the next hop of the longest route that covers
-    /// the entry. Also returns the lines that the lookup structures occupy.
+    /// Builds the lookup structures below the affected entries of the root table. Returns three
+    /// values per entry: its index, its new value, and the next hop of the longest route that
+    /// covers it. Also returns the lines that the lookup structures occupy.
     #[allow(clippy::type_complexity, reason = "used once")]
     fn build(&mut self, changes: &[Change]) -> Result<(Vec<(u32, u32, u32)>, Vec<Run>), Full> {
         let root_bits = self.layout.root_bits;
@@ -244,7 +243,7 @@ impl Changer {
         let mut writer = FreeLineWriter { image, layout, lines: &mut self.lines, taken: Vec::new() };
         let mut entries = Vec::with_capacity(slots.len());
         // A short prefix affects many entries of the root table. Entries below this index contain
-        // no longer routes, so they need no search.
+        // no routes with longer prefixes, so they need no search.
         let mut bare_until = 0;
         for slot in slots {
             let outside = outside_of(slot);
@@ -270,8 +269,7 @@ impl Changer {
         Ok((entries, writer.taken))
     }
 
-    /// Stores the new entries of the root table and retires the lines that the old entries refer to
-    /// (steps 3 and 4).
+    /// Stores the new entries of the root table, and retires the lines below the old entries.
     fn publish(&mut self, entries: &[(u32, u32, u32)]) {
         let mut changed: Vec<Range<usize>> = Vec::new();
         let read = |line: u32, word: usize| self.image.load_u32(self.layout.line(line) + 4 * word);

@@ -15,15 +15,14 @@ use crate::routing::NextHop;
 /// Length of an encoded route, in bytes. The encoding consists of the prefix in network byte order,
 /// its length and its next hop.
 const ROUTE_BYTES: usize = 18;
-/// Maximum number of routes that one fuzz input encodes. More routes cost time without finding more
-/// errors.
+/// Maximum number of routes in one fuzz input. More routes cost time without finding more errors.
 const ROUTES_MAX: usize = 64;
 const NEXT_HOPS: u8 = 8;
 /// Number of address bits that select an entry of the root table. The root table is small, because
 /// a table of 4 MiB would slow the fuzzing down.
 const ROOT_BITS: u32 = 16;
 
-/// Returns a forwarding function with a few routes, which use all kinds of next hops. No route
+/// Returns a forwarding function with a few routes, whose next hops are of all kinds. No route
 /// covers addresses that begin with the byte 0x24.
 pub fn function(form: Form) -> Arc<dyn Function> {
     let (destination, source) = (MacAddress([2, 0, 0, 0, 0, 1]), MacAddress([2, 0, 0, 0, 0, 2]));

@@ -24,8 +24,8 @@ const ROPE_MAX: usize = 8;
 /// Number of hash seeds that are tried before the table is enlarged.
 const SEEDS: usize = 4;
 
-/// Key of a hash table: the upper or lower half of a route's prefix. The key leads to the entry
-/// that a lookup returns.
+/// Lookup key of a hash table: the upper or lower half of a route's prefix, with the entry that a
+/// lookup returns.
 #[derive(Clone, Copy, Debug)]
 struct Key {
     prefix: u64,
@@ -41,8 +41,8 @@ struct Record {
     rope: u64,
 }
 
-/// Builds the hash tables for `routes`, which must be sorted. Returns the entry that refers to the
-/// hash tables. `outside` is the next hop of the longest route that covers all `routes`.
+/// Builds the hash tables for `routes`, which must be sorted. Returns the entry that refers to
+/// these hash tables. `outside` is the next hop of addresses that match none of the `routes`.
 pub(super) fn build(routes: &[Route], outside: u32, writer: &mut dyn Writer) -> Result<u32, Full> {
     let mut keys: Vec<Key> = Vec::with_capacity(routes.len());
     // This stack holds the routes of at most 64 bits that cover the current address.
@@ -72,8 +72,8 @@ pub(super) fn build(routes: &[Route], outside: u32, writer: &mut dyn Writer) -> 
         let mut bytes = [0; IPV6_LINE_BYTES];
         bytes[..4].copy_from_slice(&entry.to_le_bytes());
         writer.write(line, &bytes);
-        // This /64 prefix has longer routes inside it. The entry that leads to these routes
-        // replaces the entry of a route to the /64 prefix itself.
+        // This /64 prefix has longer routes inside it. Their entry replaces the entry of a route to
+        // the /64 prefix itself.
         if keys.last().is_some_and(|last| (last.prefix, last.length) == (high, 64)) {
             keys.pop();
         }
@@ -82,7 +82,7 @@ pub(super) fn build(routes: &[Route], outside: u32, writer: &mut dyn Writer) -> 
     table(&keys, leaf(outside), writer)
 }
 
-/// Builds a hash table for sorted keys. Returns the entry that refers to this table.
+/// Builds a hash table for sorted lookup keys. Returns the entry that refers to this table.
 fn table(keys: &[Key], outside: u32, writer: &mut dyn Writer) -> Result<u32, Full> {
     if keys.is_empty() {
         return Ok(outside);
@@ -112,8 +112,8 @@ fn table(keys: &[Key], outside: u32, writer: &mut dyn Writer) -> Result<u32, Ful
     Ok(IPV6_TABLE | first)
 }
 
-/// Returns the sequence of prefix lengths that a lookup tries for sorted keys. Appends the records
-/// that such a lookup needs to `records`.
+/// Returns the prefix lengths that a lookup tries, in order, for sorted keys. Appends the hash
+/// table entries that such a lookup needs to `records`.
 fn rope(mut keys: Vec<Key>, outside: u32, records: &mut Vec<Record>) -> u64 {
     let mut rope = 0;
     let mut tried = 0;
@@ -152,8 +152,8 @@ fn rope(mut keys: Vec<Key>, outside: u32, records: &mut Vec<Record>) -> u64 {
     rope
 }
 
-/// Returns the prefix length to try next. This is the median length of the keys, or a shorter
-/// length if too many shorter lengths would otherwise remain.
+/// Returns the prefix length that a lookup tries next. It is the median length of the keys, or a
+/// shorter length if too many shorter lengths would otherwise remain.
 fn pivot(keys: &[Key], tried: usize) -> u8 {
     let mut counts = [0usize; 65];
     keys.iter().for_each(|key| counts[usize::from(key.length)] += 1);

@@ -11,8 +11,8 @@ pub(super) struct Run {
     pub(super) count: u32,
 }
 
-/// Allocator for lines of 64 bytes. The lines from index `next` on have never been in use. Some of
-/// the lines before this index are free again.
+/// Allocator for lines of 64 bytes. The lines from index `next` on were never in use. Some lines
+/// before this index are free again.
 #[derive(Debug)]
 pub(super) struct Lines {
     next: u32,
@@ -59,8 +59,8 @@ impl Lines {
         self.take_free(count)
     }
 
-    /// Allocates lines from the shortest free sequence that is long enough. The rest of this
-    /// sequence stays free.
+    /// Allocates lines from the shortest free sequence that is long enough. The remaining lines of
+    /// the sequence stay free.
     fn take_free(&mut self, count: u32) -> Option<u32> {
         let (&length, firsts) = self.free.range_mut(count..).next()?;
         let first = firsts.pop()?;

@@ -80,8 +80,8 @@ pub struct Ipv6 {
     /// Names of the ports, by number.
     ports: Vec<String>,
     changer: Mutex<changes::Changer>,
-    /// Table of the reference implementation `ref`, which is created when `ref` first runs. A
-    /// thread that needs both locks takes `changer` first.
+    /// Table of the reference implementation, which is created at the first use. A thread that
+    /// needs both locks takes `changer` first.
     reference: RwLock<Option<Reference>>,
     kernel_routes: Option<KernelRoutes>,
     resolver: Option<Resolver>,
@@ -178,13 +178,11 @@ impl Ipv6 {
         self.layout.form
     }
 
-    /// Returns the number of bytes of the tables that are in use. The rest is spare capacity.
+    /// Returns the number of bytes in use by the tables, without spare capacity.
     pub fn bytes_used(&self) -> usize {
         self.layout.line(self.changer().lines_used() as u32)
     }
 
-    /// Looks up an address in a copy of the tables, as a kernel does. Returns the index of the next
-    /// hop.
     #[cfg(test)]
     fn lookup_image(&self, image: &[u8], address: u128) -> Option<u32> {
         let (root, lines) =

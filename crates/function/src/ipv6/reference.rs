@@ -1,7 +1,7 @@
 //! Reference implementation of IPv6 forwarding, written from RFC 8200, RFC 4291 and RFC 4007.
 //!
-//! It searches maps for the longest prefix. It reads headers through types of `godwit-wire` and the
-//! standard library, while the kernel uses offsets and masks.
+//! It searches maps for the longest prefix. It parses headers with `godwit-wire` and the standard
+//! library instead of offsets and masks.
 
 use std::collections::BTreeMap;
 use std::net::Ipv6Addr;
@@ -139,8 +139,8 @@ fn is_martian(source: Ipv6Addr, destination: Ipv6Addr) -> bool {
     if source.is_multicast() || source.is_loopback() || destination.is_loopback() {
         return true;
     }
-    // The unspecified address is never a destination, and routers do not forward packets from it
-    // (RFC 4291, section 2.5.2).
+    // The unspecified address is never a destination. Routers do not forward packets with this
+    // source address (RFC 4291, section 2.5.2).
     if destination.is_unspecified() || source.is_unspecified() && !destination.is_multicast() {
         return true;
     }
@@ -150,10 +150,10 @@ fn is_martian(source: Ipv6Addr, destination: Ipv6Addr) -> bool {
 }
 
 /// Processes the hop-by-hop options (RFC 8200, sections 4.2 and 4.3). Returns the outcome if an
-/// option ends the processing of the packet, or `None` if the packet continues.
+/// option ends the processing of the packet, or `None` otherwise.
 ///
-/// This router implements no options except padding, so it treats all other options as unknown. It
-/// ignores options whose type and length lie beyond `OPTION_BYTES` (RFC 9673, section 5.2).
+/// The only supported option is padding, and all other options count as unknown. Options beyond
+/// `OPTION_BYTES` are ignored (RFC 9673, section 5.2).
 fn hop_by_hop(payload: &[u8]) -> Option<Outcome> {
     let Some(&[_, length, ..]) = payload.first_chunk::<8>() else { return Some(Outcome::drop(DROP_MALFORMED)) };
     let Some(header) = payload.get(..8 * (usize::from(length) + 1)) else {

@@ -5,8 +5,8 @@ use std::collections::BTreeMap;
 use super::Route;
 use crate::routes::Address;
 
-/// Next hop of each route, sorted by prefix and then by length. In this order, each prefix comes
-/// before the longer prefixes inside it.
+/// Next hop of each route, sorted by prefix and then by length. Each prefix thus comes before the
+/// longer prefixes inside it.
 #[derive(Debug, Default)]
 pub(super) struct Rib(BTreeMap<(u128, u8), u32>);
 
@@ -59,8 +59,8 @@ impl Rib {
         range.map(|(&(prefix, length), &next_hop)| Route { prefix, length, next_hop })
     }
 
-    /// Returns the routes that cover an address and have prefixes of at most `length` bits. The
-    /// shortest prefix comes first.
+    /// Returns the routes of at most `length` bits that cover an address. The shortest prefix comes
+    /// first.
     pub(super) fn around(&self, address: u128, length: u8) -> impl Iterator<Item = Route> {
         (0..=length).filter_map(move |length| {
             let prefix = address.masked(length);

@@ -13,8 +13,6 @@ impl Ipv6 {
         self.changer.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Calls `act` with the table of the reference implementation `ref`. The first call creates the
-    /// table.
     pub(super) fn with_reference<T>(&self, act: impl FnOnce(&Reference) -> T) -> T {
         if let Some(reference) = &*self.reference.read().unwrap_or_else(PoisonError::into_inner) {
             return act(reference);
@@ -39,8 +37,8 @@ impl Ipv6 {
     }
 }
 
-/// Stores a next hop at `index`. If the index lies beyond the end, the gap is filled with blackhole
-/// entries, which no route uses.
+/// Stores a next hop at `index`. Blackhole entries, which no route uses, fill any gap before this
+/// index.
 fn put(next_hops: &mut Vec<NextHop>, index: u32, next_hop: NextHop) {
     let index = index as usize;
     if next_hops.len() <= index {

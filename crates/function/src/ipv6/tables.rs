@@ -35,9 +35,10 @@ pub(super) const ROOT_BITS: u32 = 20;
 /// Maximum number of next hops in a table.
 pub(super) const NEXT_HOPS_MAX: usize = IPV6_NONE as usize;
 
-/// Number of 64-byte lines with which changes can add 200,000 routes to an empty table. The number
-/// suffices for both kinds of lookup structure, and for the lines that the changes replace. The
-/// lines take 32 MiB of address space on the host, but only written lines take memory. A device
+/// Number of 64-byte lines with which changes can add 200,000 routes to an empty table. It suffices
+/// for both kinds of lookup structure, and for the lines that the changes replace.
+///
+/// The lines take 32 MiB of address space on the host, but only written lines take memory. A device
 /// with separate memory allocates all lines.
 pub(super) const FULL_TABLE_LINES: usize = 1 << 19;
 
@@ -114,7 +115,7 @@ impl Layout {
     }
 }
 
-/// Root table and lines of new tables, before they are copied to their final memory.
+/// New root table and new lines, before they are copied to their final memory.
 #[derive(Debug)]
 pub(super) struct Built {
     pub(super) form: Form,
@@ -159,12 +160,12 @@ impl Built {
     }
 
     /// Creates the final tables with spare capacity for next hops and lines. Returns the tables,
-    /// their layout and the allocator of their lines.
+    /// their layout and the allocator for their lines.
     pub(super) fn image(mut self, next_hops: &[Ipv6NextHop], spare: Spare) -> Result<(Memory, Layout, Lines), Error> {
         let used = self.lines.touched();
-        // The default number of spare lines is the number of lines in use, because changes write
-        // new lines before they free old ones. A small table gets enough spare lines for a full
-        // table from a routing daemon.
+        // Changes write new lines before they free old ones. The default spare capacity therefore
+        // equals the number of lines in use. A small table gets enough spare lines for a full table
+        // from a routing daemon.
         let spare_lines = spare.lines.unwrap_or(used.max(FULL_TABLE_LINES));
         let lines = used.saturating_add(spare_lines).min(IPV6_LINES_MAX);
         let room = next_hops.len().saturating_add(spare.next_hops).min(NEXT_HOPS_MAX);
@@ -208,8 +209,8 @@ pub(super) fn record_of(next_hop: &NextHop) -> Ipv6NextHop {
     }
 }
 
-/// Returns a next hop for each of `count` entries of the root table. It belongs to the longest
-/// route that covers all addresses of the entry.
+/// Returns the next hop for each of `count` entries of the root table. It is the next hop of the
+/// longest route that covers all addresses of the entry.
 pub(super) fn covering(rib: &Rib, root_bits: u32, first: u32, count: usize) -> Vec<u32> {
     let start = u128::from(first) << (128 - root_bits);
     let (first, end) = (u64::from(first), u64::from(first) + count as u64);
@@ -223,7 +224,7 @@ pub(super) fn covering(rib: &Rib, root_bits: u32, first: u32, count: usize) -> V
         }
     };
     // The routes that begin before `start` are handled first. A shorter route thus comes before the
-    // longer routes inside it, whose next hops overwrite the shorter route's next hop.
+    // longer routes inside it, which overwrite its next hop.
     rib.around(start, root_bits as u8).for_each(&mut cover);
     rib.from(start).take_while(|route| slot_of(route) < end).for_each(cover);
     slots

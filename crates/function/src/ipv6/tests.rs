@@ -40,7 +40,6 @@ fn address(text: &str) -> [u8; 16] {
     text.parse::<Ipv6Addr>().unwrap().octets()
 }
 
-/// Returns a frame with an IPv6 packet. `next_header` is the type of the first header in `payload`.
 fn frame_of(source: &str, destination: &str, hop_limit: u8, next_header: u8, payload: &[u8]) -> Vec<u8> {
     let mut frame = vec![0x12; 54];
     frame[12..14].copy_from_slice(&[0x86, 0xdd]);

@@ -16,14 +16,14 @@ use super::tables::{Full, Writer, leaf};
 /// Possible numbers of address bits that a node consumes.
 const STRIDES: [u32; 4] = [6, 8, 10, 12];
 /// Cost of a lookup step through a bucket, relative to a step through a node. Steps through nodes
-/// are cheaper, because one gather instruction performs sixteen of them at once.
+/// are cheaper, because one SIMD gather instruction performs sixteen of them.
 const BUCKET_COST: f64 = 1.5;
-/// Cost of a bucket that skips address bits, relative to a lookup step through a node. At such a
-/// bucket, the lookups of a batch wait for each other once more.
+/// Additional cost of a bucket that skips address bits, relative to a lookup step through a node.
+/// The lookups of a batch wait for each other once more at such a bucket.
 const SKIP_COST: f64 = 3.0;
-/// Cost of the memory for 64 bytes, relative to a lookup step through a node. A lower cost makes
-/// lookups faster and the table larger. With the value 0.3, a lookup in `bench ipv6-lookup` takes
-/// 4.2 instead of 4.5 ns. The table then takes 15.7 instead of 11.3 MB.
+/// Cost of 64 bytes of memory, relative to a lookup step through a node. A lower cost makes lookups
+/// faster and the table larger. With the value 0.3, a lookup in `bench ipv6-lookup` takes 4.2
+/// instead of 4.5 ns. The table then takes 15.7 instead of 11.3 MB.
 const LINE_COST: f64 = 1.0;
 /// Minimum number of address bits that a bucket may skip. If there are fewer bits to skip, a node
 /// is at least as good as such a bucket.
@@ -37,9 +37,9 @@ struct Piece {
     entry: u32,
 }
 
-/// Builds the trie for `intervals` and returns the entry that refers to the trie. The keys are the
-/// upper 64 bits of addresses. The trie covers `2^bits` keys from `from` on, and the first interval
-/// begins at `from`.
+/// Builds the trie for `intervals` and returns the entry that refers to it. The trie is indexed by
+/// the upper 64 bits of addresses. It covers `2^bits` such numbers from `from` on, and the first
+/// interval begins at `from`.
 pub(super) fn build(intervals: &[Interval], bits: u32, writer: &mut dyn Writer) -> Result<u32, Full> {
     let from = (intervals[0].start >> 64) as u64;
     let mut pieces: Vec<Piece> = Vec::with_capacity(intervals.len());
@@ -58,9 +58,8 @@ pub(super) fn build(intervals: &[Interval], bits: u32, writer: &mut dyn Writer) 
         let inside = intervals[at..].iter().take_while(|inside| (inside.start >> 64) as u64 == high);
         low.extend(inside.map(|inside| Piece { start: inside.start as u64, entry: leaf(inside.next_hop) }));
         at += low.len() - 1;
-        // A range for this /64 prefix exists already if an interval begins at the first address of
-        // the prefix. The new range replaces it, because it leads to all intervals inside the
-        // prefix.
+        // The new range replaces an existing range that begins at the same /64 prefix. The new
+        // range leads to all intervals inside the prefix.
         let entry = divide(&low, 0, 64, &mut Divisions::new(), writer)?;
         let line = writer.take(1)?;
         let mut bytes = [0; IPV6_LINE_BYTES];
@@ -74,15 +73,15 @@ pub(super) fn build(intervals: &[Interval], bits: u32, writer: &mut dyn Writer) 
             pieces.push(Piece { start: next, entry: leaf(intervals[at - 1].next_hop) });
         }
     }
-    // If the last /64 prefix contains several next hops, the last range may begin after the end of
-    // the trie.
+    // The last range may begin after the end of the trie if the last /64 prefix contains several
+    // next hops.
     let last = from.wrapping_add(u64::MAX >> (64 - bits));
     pieces.retain(|piece| piece.start <= last);
     divide(&pieces, from, bits, &mut Divisions::new(), writer)
 }
 
-/// Appends a range of keys. It replaces an existing range with the same start. It is left out if it
-/// leads to the same entry as the previous range.
+/// Appends a range of keys, which replaces an existing range with the same start. The range is left
+/// out if it leads to the same entry as the previous range.
 fn push(pieces: &mut Vec<Piece>, piece: Piece) {
     if pieces.last().is_some_and(|last| last.start == piece.start) {
         pieces.pop();
@@ -191,24 +190,24 @@ enum DivisionKind {
     Node(u32),
     /// A search tree of buckets.
     Buckets,
-    /// A bucket that skips address bits. All changes of the next hop lie within one interval of the
-    /// bucket, and this interval is divided further.
+    /// A bucket that skips address bits. One interval of the bucket contains all changes of the
+    /// next hop, and is divided further.
     Skip,
 }
 
-/// Way to divide a part of the address space, with the total cost of all structures below.
+/// Division of a part of the address space, with the total cost of all structures below.
 #[derive(Clone, Copy, Debug)]
 struct Division {
     cost: f64,
     kind: DivisionKind,
 }
 
-/// Cheapest way to divide each part of the address space that was examined. A part is identified by
-/// its first key and its number of bits.
+/// Cheapest division for each examined part of the address space. A part is identified by its first
+/// key and its number of bits.
 type Divisions = HashMap<(u64, u32), Division>;
 
-/// Returns the cheapest way to divide `2^bits` keys. `borders` are the ranges that begin after the
-/// first key. The results are stored in `known`, so that each part of the address space is examined
+/// Returns the cheapest division of `2^bits` keys. `borders` are the ranges that begin after the
+/// first key. The results are stored in `known`, and each part of the address space is examined
 /// only once.
 fn cheapest(borders: &[Piece], bits: u32, known: &mut Divisions) -> Division {
     let [first, ..] = borders else { return Division { cost: 0.0, kind: DivisionKind::Buckets } };
@@ -248,8 +247,8 @@ fn cheapest(borders: &[Piece], bits: u32, known: &mut Divisions) -> Division {
     best
 }
 
-/// Returns the borders after the first key of a part of `2^bits` keys. All `borders` lie in this
-/// part.
+/// Returns the borders in a part of `2^bits` keys, except a border at the part's first key. All
+/// `borders` lie in this part.
 fn inner_borders(borders: &[Piece], bits: u32) -> &[Piece] {
     &borders[usize::from(borders[0].start.trailing_zeros() >= bits)..]
 }

@@ -67,8 +67,8 @@ fn line_offset(entry: u32) -> usize {
     line_of(entry) as usize * IPV6_LINE_BYTES
 }
 
-/// Returns the shift of the node that an entry refers to, and the number of address bits that this
-/// node consumes.
+/// Returns the number of bits by which a lookup shifts the address at a node, and the number of
+/// address bits that the node consumes. `entry` refers to the node.
 fn node(entry: u32) -> (u32, u32) {
     (entry >> 24 & 62, 6 + (entry >> 22 & 6))
 }

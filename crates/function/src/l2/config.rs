@@ -107,8 +107,7 @@ impl Config {
         Ok(Limits { bucket_bits, ageing: (ageing_s > 0).then(|| Duration::from_secs(ageing_s)) })
     }
 
-    /// Adds static addresses to the table, first the addresses of the file and then the addresses
-    /// of the configuration.
+    /// Adds the static addresses of the file to the table, and then those of the configuration.
     pub(super) fn add_static(
         &self,
         switch: &Switch,

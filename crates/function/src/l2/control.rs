@@ -38,8 +38,7 @@ pub(super) struct Entry {
     pub(super) port: u8,
     pub(super) is_static: bool,
     pub(super) is_fresh: bool,
-    /// Time of the last frame from the address that a worker reported, or time at which the ageing
-    /// process last cleared `is_fresh`.
+    /// Time of the last reported frame from the address, or time when `is_fresh` was last cleared.
     pub(super) since: Duration,
 }
 
@@ -57,7 +56,7 @@ pub(super) struct Limits {
     pub(super) ageing: Option<Duration>,
 }
 
-/// State of the switch outside the workers, which the module documentation describes.
+/// State of the switch that belongs to no worker.
 pub(super) struct Control {
     pub(super) switch: Arc<Switch>,
     pub(super) image: Arc<Image>,
@@ -120,8 +119,8 @@ impl Control {
             self.age(&mut entries, now);
         }
         let published = self.publish(Some(running));
-        // A worker does not repeat a report about the same source address until the next
-        // housekeeping. It then repeats the report, because the address may not have been learned.
+        // A worker reports a source address only once between two calls of this method. After a
+        // call, it repeats the report, because the address may not have been learned.
         self.shared.rounds.fetch_add(1, Ordering::Relaxed);
         published
     }
@@ -247,7 +246,8 @@ impl Control {
         Ok(())
     }
 
-    /// Adds static addresses and makes learned addresses static, either all of them or none.
+    /// Adds static addresses and makes learned addresses static. Changes either all addresses or
+    /// none.
     ///
     /// # Errors
     /// Returns the index of an address that cannot be added, and the reason.
@@ -297,7 +297,7 @@ impl Control {
         Err(refused)
     }
 
-    /// Removes either all of the addresses from the table or none of them.
+    /// Removes either all of the given addresses from the table or none.
     ///
     /// # Errors
     /// Returns the index of an address that is not in the table.

@@ -7,8 +7,6 @@ use toml::de::DeTable;
 
 use crate::{BuildContext, Function};
 
-/// Configuration with access ports, trunk ports and some static addresses. The fourth port does not
-/// belong to the switch.
 const STANZA: &str = r#"
 [[port]]
 port = "p0"

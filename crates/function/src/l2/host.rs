@@ -63,8 +63,8 @@ pub(super) fn count(counter: &AtomicU64, by: u64) {
 pub(super) struct NoticeSender {
     queue: SyncSender<Notice>,
     shared: Arc<SharedState>,
-    /// Recently sent reports, indexed by a hash of the address. Each entry also holds the number of
-    /// the housekeeping round in which the report was sent.
+    /// Recently sent reports, indexed by a hash of the address. Each entry also has the number of
+    /// the housekeeping interval in which the report was sent.
     recent: Box<[(Notice, u32)]>,
     unheard: u64,
 }

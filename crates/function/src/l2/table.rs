@@ -1,5 +1,5 @@
-//! Address table of the host, which is a table of [`crate::tables::exact`]. `kernels/l2/l2.h` shows
-//! the layout of an entry.
+//! Address table on the host, which uses [`crate::tables::exact`]. `kernels/l2/l2.h` shows the
+//! layout of an entry.
 
 use godwit_kernels::image::L2Image;
 

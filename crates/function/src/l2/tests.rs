@@ -11,7 +11,6 @@ use serde_json::json;
 use super::*;
 use crate::testing::{self, Directory, build_error};
 
-/// Engine that records the changed ranges of the table and the waits.
 #[derive(Default)]
 struct Engine {
     changed: RefCell<Vec<Range<usize>>>,
@@ -35,7 +34,7 @@ impl Running for Engine {
     }
 }
 
-/// Switch with one worker. The reference implementation processes packets instead of a device.
+/// Switch with one worker. The reference implementation replaces the kernel.
 struct TestSwitch {
     function: L2,
     host: Box<dyn HostHalf>,
@@ -53,8 +52,8 @@ impl TestSwitch {
         Self { function, host, region: Arena::new(config, 1).unwrap().split().remove(0), engine: Engine::default() }
     }
 
-    /// Passes a frame through the reference implementation and through the following steps on the
-    /// CPU. Returns the outcome, and the copies of the frame with their egress ports.
+    /// Passes a frame through the switch. Returns the outcome, and the copies of the frame with
+    /// their egress ports.
     fn pass(&mut self, port: u8, frame: &[u8]) -> (Outcome, Vec<(u8, Vec<u8>)>) {
         let mut packet = self.region.allocate(frame.len()).unwrap();
         packet.port = port;
@@ -105,8 +104,6 @@ fn mac(number: u32) -> MacAddress {
     MacAddress([2, 0, a, b, c, d])
 }
 
-/// Returns a frame of 60 bytes. The frame has a VLAN tag if `tci` contains the tag control
-/// information.
 fn frame(destination: MacAddress, source: MacAddress, tci: Option<u16>) -> Vec<u8> {
     let mut frame = [destination.0, source.0].concat();
     if let Some(tci) = tci {

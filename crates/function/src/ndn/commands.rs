@@ -32,8 +32,8 @@ const COMMANDS: [(&str, &[&str]); 5] = [
 /// Table of names, with the data that control commands need.
 pub(super) struct Control {
     table: Table,
-    /// Log of all added, changed and deleted names, in order. An entry of the log without a next
-    /// hop means that the name was deleted.
+    /// All added, changed and deleted names, in order. An entry without a next hop records a
+    /// deletion.
     names: Names,
     next_hops: Vec<(String, NextHop)>,
     next_hops_max: usize,
@@ -48,7 +48,7 @@ impl Control {
         let next_hops_max = next_hops.len() + spare_next_hops;
         let shape = Shape::new(&names, key, guide);
         let mut table = Table::new(shape, key, spare_names, next_hops_max, udp_port)?;
-        // No device has a copy of the table yet, so the list of written ranges is not needed.
+        // No device has a copy of the table yet, so the changed ranges need no copy.
         let mut written = Written::default();
         for (index, (_, next_hop)) in (0..).zip(&next_hops) {
             table.set_next_hop(index, next_hop, &mut written);
@@ -88,8 +88,7 @@ impl Control {
         self.next_hops.iter().map(|(_, next_hop)| *next_hop).collect()
     }
 
-    /// Appends a change of a name to the log. Compacts the log when most of its entries are
-    /// obsolete.
+    /// Appends a change of a name to the log. Compacts the log if most entries are obsolete.
     fn log_change(&mut self, name: &[u8], next_hop: u32) {
         self.names.push(name, next_hop);
         if self.names.len() as u64 > 2 * self.table.len() + (1 << 16) {
@@ -128,8 +127,8 @@ fn refuse<T>(message: impl Into<String>) -> Result<T, Error> {
     Err(Error::Command { message: message.into() })
 }
 
-/// Copies the changed ranges of the table to the devices. New contents are copied first, and then
-/// the references to these contents.
+/// Copies the changed ranges of the table to the devices. New contents are copied before the
+/// references to them.
 fn upload(written: Written, running: &dyn Running) -> Result<(), Error> {
     for mut ranges in [written.contents, written.words] {
         ranges.sort_unstable_by_key(|range| (range.start, range.end));
@@ -177,8 +176,8 @@ fn add(control: &mut Control, request: &Value, running: &dyn Running) -> Result<
         let (Some(prefix), Some(next_hop)) = (text("prefix"), text("next_hop")) else { return refuse(NEEDS) };
         requested.push((parsed(prefix)?, index(control, next_hop)?));
     }
-    // If the request contains a name several times, only the last entry is kept, so that no lookup
-    // sees the earlier ones.
+    // A lookup must not see the earlier entries of a name that occurs several times. Only the last
+    // entry is therefore kept.
     let mut seen = std::collections::HashSet::new();
     requested.reverse();
     requested.retain(|(name, _)| seen.insert(name.clone()));
@@ -201,8 +200,7 @@ fn add(control: &mut Control, request: &Value, running: &dyn Running) -> Result<
     for (name, next_hop) in &requested {
         control.log_change(name, *next_hop);
     }
-    // The command waits until all lookups that began before the change have ended, so that the next
-    // change can begin.
+    // The next change can begin when all lookups that began before this change have ended.
     running.quiesce()?;
     Ok(json!({ "added": requested.len() }))
 }
@@ -247,8 +245,7 @@ fn delete(control: &mut Control, request: &Value, running: &dyn Running) -> Resu
     Ok(json!({ "deleted": count }))
 }
 
-/// Lists names with their next hops. The request selects certain names, or the first names below a
-/// prefix.
+/// Lists names with their next hops. The request contains either the names or their common prefix.
 fn list(control: &Control, request: &Value) -> Result<Value, Error> {
     let show = |name: &[u8], next_hop: u32| {
         let next_hop = control.next_hops.get(next_hop as usize).map(|(name, _)| name.as_str());

@@ -12,7 +12,7 @@ use crate::config::value;
 use crate::routes::{parse_mac, port_index};
 use crate::{BuildContext, Error};
 
-/// Maximum spare capacity for names, and maximum spare capacity for next hops.
+/// Maximum of each configurable spare capacity, for names and for next hops.
 const SPARE_MAX: usize = 1 << 30;
 const NEXT_HOPS_MAX: usize = 1 << 16;
 

@@ -66,8 +66,8 @@ pub fn function() -> Arc<dyn Function> {
     super::build(stanza, &context).expect("the stanza is a valid ndn configuration")
 }
 
-/// Converts fuzz data to a frame. A first byte from 0xf0 to 0xf2 selects headers that are put
-/// before the remaining bytes. Otherwise, the data is the frame itself.
+/// Converts fuzz data to a frame. A first byte from 0xf0 to 0xf2 selects headers for the remaining
+/// bytes. Otherwise, the data is the whole frame.
 pub fn frame(data: &[u8]) -> Vec<u8> {
     let ethernet = |ndn: Vec<u8>| [&[2, 0, 0, 0, 0, 9, 2, 0, 0, 0, 0, 8, 0x86, 0x24][..], &ndn].concat();
     let element = |kind: u8, value: &[u8]| {

@@ -112,8 +112,9 @@ pub struct Parts {
     pub spare_next_hops: usize,
     /// Secret key of the hash. With `None`, the key is random.
     pub key: Option<[u64; 2]>,
-    /// Number of name components of a guide, a prefix that lists the lengths of all longer names
-    /// (see `kernels/ndn/find.h`). With `None`, the function chooses the best number for the names.
+    /// Number of name components in each guide. A guide is a name prefix, and its record lists the
+    /// lengths of all names that begin with it (see `kernels/ndn/find.h`). With `None`, the
+    /// function chooses the best number.
     pub guide: Option<u32>,
 }
 
@@ -133,8 +134,7 @@ pub struct Ndn {
     headroom_bytes: u16,
     control: Mutex<Control>,
     sizes: Sizes<1>,
-    /// Table of the reference implementation `ref`. The table is created when `ref` first runs,
-    /// because it takes much memory.
+    /// Table of the reference implementation. It takes much memory and is created at the first use.
     fib: RwLock<Option<reference::Fib>>,
 }
 

@@ -121,7 +121,7 @@ pub(super) fn run_ref(buffer: &mut [u8], descriptor: &mut Descriptor, fib: &Fib,
     Outcome { port, value: index, ..Outcome::verdict(VERDICT_FORWARD) }
 }
 
-/// Returns the NDN packet behind the IP and UDP headers that carry it to the next hop.
+/// Returns the NDN packet after the IP and UDP headers that carry it to the next hop.
 fn add_carrier_headers(carrier: Carrier, ndn: &[u8]) -> Vec<u8> {
     let datagram = |ports: (u16, u16), pseudo_header: &dyn Fn(u32) -> Checksum| {
         let mut datagram = vec![0; udp::HEADER_BYTES];
@@ -226,8 +226,6 @@ fn find_ndn(frame: &[u8], udp_port: u16) -> Result<Packet, Outcome> {
 
 type Datagram = (Range<usize>, Box<dyn Fn(u32) -> Checksum>, bool);
 
-/// Checks that the destination port of a UDP datagram is the configured port of NDN. Otherwise,
-/// returns the outcome of the packet.
 fn check_port(datagram: &[u8], udp_port: u16) -> Result<(), Outcome> {
     let Some(header) = datagram.first_chunk::<{ udp::HEADER_BYTES }>() else {
         return Err(Outcome::drop(DROP_TRUNCATED));
@@ -349,8 +347,7 @@ struct Interest {
     hop_limit: Option<usize>,
 }
 
-/// Parses the Interest in the outermost element of a frame. Returns `None` if the Interest is
-/// malformed.
+/// Parses the Interest that a frame carries. Returns `None` if the Interest is malformed.
 fn parse_interest(frame: &[u8], outer: &Outer) -> Result<Option<Interest>, Outcome> {
     let mut value = &frame[outer.value.clone()];
     let kind = match outer.kind {
@@ -370,8 +367,8 @@ fn parse_interest(frame: &[u8], outer: &Outer) -> Result<Option<Interest>, Outco
     };
     match kind {
         5 => {
-            // The elements end where the packet ends. The offset of an element is therefore
-            // computed from the number of bytes between its beginning and the end.
+            // The offset of an element follows from the number of bytes between the element and the
+            // end of the packet.
             Ok(interest_elements(value, |rest| outer.value.end - rest.len()))
         }
         6 => Err(Outcome::verdict(VERDICT_DATA)),
@@ -416,7 +413,7 @@ fn interest_elements(mut value: &[u8], offset: impl Fn(&[u8]) -> usize) -> Optio
 
 /// Content of an LpPacket.
 enum Inside<'a> {
-    /// The LpPacket contains a complete packet, which is not parsed yet.
+    /// The LpPacket contains a complete network packet, which is not parsed yet.
     Packet(&'a [u8]),
     /// The LpPacket contains no complete packet, because it is a fragment, a Nack or an idle
     /// packet.

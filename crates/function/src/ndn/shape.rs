@@ -1,5 +1,5 @@
-//! Computes the required capacity of a table of names, and the best length of guides. A guide is a
-//! prefix that lists the lengths of all longer names.
+//! Computes the required capacity of a name table, and the best length of guides. A guide is a name
+//! prefix whose record lists the lengths of all names that begin with it.
 
 use std::collections::HashMap;
 
@@ -10,13 +10,13 @@ use super::names::Names;
 
 /// Maximum number of guide components that the estimate tries.
 const GUIDE_MAX: usize = 6;
-/// Approximate number of names that are examined to choose the length of guides.
+/// Approximate number of names that the choice of the guide length examines.
 const SAMPLE: usize = 1 << 18;
 
 /// Required capacity of a table.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Shape {
-    /// Number of name components of a guide, a prefix that lists the lengths of all longer names.
+    /// Number of name components in each guide.
     pub(super) guide: u32,
     /// Number of names and guides.
     pub(super) entries: usize,
@@ -48,8 +48,8 @@ pub(super) fn units(name_bytes: usize) -> usize {
 }
 
 impl Shape {
-    /// Computes the size of a table for these names. `guide` is the number of components of a
-    /// guide. With `None`, the best number is computed.
+    /// Computes the required capacity for a list of names. `guide` is the number of components in
+    /// each guide. With `None`, the best number is computed.
     pub(super) fn new(names: &Names, key: [u64; 2], guide: Option<u32>) -> Self {
         let guide = guide.unwrap_or_else(|| best_guide(names, key, SAMPLE)).clamp(1, NDN_DEPTHS);
         let mut guides: Vec<(u64, u32)> = Vec::new();
@@ -70,15 +70,15 @@ impl Shape {
     }
 }
 
-/// Returns the number of guide components for which lookups read the fewest buckets and records.
-/// The estimate looks up about `sample` of the names, each extended by further components.
+/// Returns the number of guide components with which lookups read the fewest buckets and records.
+/// The estimate uses about `sample` of the names.
 fn best_guide(names: &Names, key: [u64; 2], sample: usize) -> u32 {
     let depths = depths(names);
     let deepest = depths.iter().rposition(|&count| count > 0).unwrap_or(0);
     let sampled = || names.iter().step_by(names.len() / sample + 1).map(|(name, _)| name);
     let cost = |guide: usize| {
-        // The estimate examines a sample of the names, so that guides of many names are examined
-        // more often. The lengths of the names below each guide are taken from all names.
+        // A guide of many names often occurs in the sample and thus counts more. The lengths of the
+        // names below each guide come from all names.
         let mut below: HashMap<u64, u32> = HashMap::new();
         for name in sampled() {
             if let Some(end) = ends(name).nth(guide - 1) {
@@ -110,15 +110,14 @@ fn best_guide(names: &Names, key: [u64; 2], sample: usize) -> u32 {
     guides.min_by_key(|&guide| cost(guide)).unwrap_or(1) as u32
 }
 
-/// Returns how many names there are for each number of components.
+/// Returns the number of names for each number of components.
 fn depths(names: &Names) -> [u64; NDN_DEPTHS as usize + 1] {
     let mut depths = [0; NDN_DEPTHS as usize + 1];
     names.iter().for_each(|(name, _)| depths[ends(name).count()] += 1);
     depths
 }
 
-/// Average number of buckets that a lookup reads with each of three search methods. The lookup is
-/// for a name of the table that is extended by further components.
+/// Average number of buckets that a lookup reads with each of three search methods.
 #[derive(Clone, Copy, Debug)]
 pub struct Probes {
     /// Number of buckets that a lookup reads if it uses guides, as the kernel does.
@@ -132,9 +131,9 @@ pub struct Probes {
 }
 
 /// Returns the average number of buckets that a lookup reads with each of three search methods.
-/// `guide` is the number of components of a guide, a prefix that lists the lengths of all longer
-/// names. `more` is the number of components by which an Interest is longer than a name of the
-/// table.
+/// `guide` is the number of components in each guide. A guide is a name prefix whose record lists
+/// the lengths of all names that begin with it. `more` is the number of components by which an
+/// Interest is longer than a name of the table.
 pub fn probes(names: &Names, guide: u32, more: usize) -> Probes {
     let (key, guide) = ([1, 2], guide as usize);
     let depths = depths(names);
@@ -152,8 +151,8 @@ pub fn probes(names: &Names, guide: u32, more: usize) -> Probes {
         let own = ends(name).count();
         let requested = own + more;
         guided += used.iter().filter(|&&depth| depth < guide && depth <= requested).count();
-        // The guide lists the lengths of all longer names. The bit mask selects the lengths that do
-        // not exceed the length of the Interest.
+        // The guide lists the lengths of all names that begin with it. The bit mask selects those
+        // lengths that do not exceed the length of the Interest.
         if let Some(at) = guide_of(name) {
             let bits = below[&at] & (1u64 << (requested - guide).min(31)).wrapping_sub(1) as u32;
             guided += 1 + bits.count_ones() as usize;

@@ -61,12 +61,12 @@ pub(super) struct Table {
     free: BTreeMap<u32, Vec<u32>>,
     /// First overflow bucket that was never used.
     fresh_bucket: u32,
-    /// Number of names for each number of components, without guides.
+    /// Number of names for each number of components. Guides do not count.
     depths: [u64; NDN_DEPTHS as usize + 1],
 }
 
-/// Changed ranges of the table, which must be copied to devices. New contents are copied first, and
-/// then the references to these contents.
+/// Changed ranges of the table, which must be copied to devices. New contents are copied before the
+/// references to them.
 #[derive(Debug, Default)]
 pub(super) struct Written {
     pub(super) contents: Vec<Range<usize>>,
@@ -80,8 +80,7 @@ struct Location {
     unit: u32,
 }
 
-/// Sequences of 64-byte units that no record uses any more. Each sequence consists of its first
-/// unit and its number of units.
+/// Sequences of unused 64-byte units. Each item consists of the first unit and the number of units.
 pub(super) type Freed = Vec<(u32, u32)>;
 
 impl Table {
@@ -92,8 +91,8 @@ impl Table {
         next_hops: usize,
         udp_port: u16,
     ) -> Result<Self, Error> {
-        // The spare capacity allows two records for each added name, one for the name and one for
-        // its guide. Each record takes about two units of 64 bytes.
+        // Each added name may need two records, one for the name and one for its guide. Each record
+        // takes about two units of 64 bytes.
         let entries = shape.entries + 2 * spare;
         let records = 1 + shape.units + 4 * spare;
         let buckets = entries.div_ceil(BUCKET_LOAD).max(1);
@@ -270,9 +269,8 @@ impl Table {
         (depth, guide_end)
     }
 
-    /// Writes the numbers of components that a lookup must try to the kernel's table. They are the
-    /// lengths of the names in the table. For a name longer than a guide, the length of the guide
-    /// is used instead.
+    /// Updates the prefix lengths that lookups try, in the kernel's table. These are the lengths of
+    /// all names. A name longer than a guide counts with the length of the guide.
     fn publish_depths(&mut self, written: &mut Written) {
         let guide = self.header.guide as usize;
         let mut bits = 0;
@@ -390,7 +388,6 @@ impl Table {
         NdnRecord { next_hop, deeper, below, name_bytes }
     }
 
-    /// Returns whether the table has enough memory for two more records.
     fn has_room(&self, first: usize, second: usize) -> bool {
         let fresh = (self.header.records - self.fresh) as usize;
         let has = |units: usize| units == 0 || self.free.get(&(units as u32)).is_some_and(|free| !free.is_empty());

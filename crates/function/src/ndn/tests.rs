@@ -125,8 +125,8 @@ fn wrong_stanzas_are_refused_with_the_reason() {
     }
 }
 
-/// A lookup compares whole names and not only hashes. The table has one bucket, whose two names
-/// have equal parts of their hashes.
+/// A lookup compares whole names and not only hashes. The table has one bucket with two names,
+/// whose hashes are partly equal.
 #[test]
 fn equal_fingerprints_do_not_make_equal_names() {
     let key = [3, 4];
@@ -156,8 +156,7 @@ fn collisions_of_names_cannot_be_chosen() {
     let crowd: Vec<Vec<u8>> = (0..).map(name).filter(|name| bucket([3, 4], name) == 7).take(CROWD).collect();
     let other = hash::random_key();
     let buckets: std::collections::HashSet<u64> = crowd.iter().map(|name| bucket(other, name)).collect();
-    // Few of 64 names fall into the same bucket by chance if there are 4096 buckets. The names
-    // occupy more than two thirds as many buckets as there are names.
+    // Few of these names fall into the same bucket by chance.
     assert!(buckets.len() > CROWD * 2 / 3, "{} buckets for {CROWD} names", buckets.len());
     let [one, two] = [(); 2].map(|()| build_ok(&KIND, &routes(&[("/a", "here")]), &["a", "b"]).image().to_vec());
     assert!(one.len() == two.len() && one != two, "two tables have the same secret");

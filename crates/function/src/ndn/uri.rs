@@ -5,7 +5,7 @@ use std::fmt::Write as _;
 
 use crate::Error;
 
-/// Component types that have a name in URIs, with the type number and the format of the value.
+/// Component types with names in URIs. Each has a name, a type number and a format for the value.
 const NAMED: [(&str, u16, Form); 7] = [
     ("sha256digest", 1, Form::Hex),
     ("params-sha256", 2, Form::Hex),
@@ -157,7 +157,7 @@ fn number(value: u32, out: &mut Vec<u8>) {
     }
 }
 
-/// Returns the URI of a name. The name must be valid, and encoded as the value of a Name element.
+/// Returns the URI of a name. The name must be valid and encoded as the value of a Name element.
 pub fn show(mut name: &[u8]) -> String {
     let mut text = String::new();
     while !name.is_empty() {

@@ -105,7 +105,7 @@ pub(crate) enum Resolution {
         /// Whether all packets that were held for the station have left.
         is_settled: bool,
     },
-    /// The address of the station is not known yet. The packet may be held until it is known.
+    /// The address of the station is not known yet. A packet may be held until then.
     Pending,
     /// The station does not answer.
     Silent,
@@ -220,8 +220,8 @@ impl Neighbours {
         }
     }
 
-    /// Appends the address requests that are due to the list `requests`. Updates the states of
-    /// stations whose timers have expired.
+    /// Appends all due address requests to the list `requests`. Updates the states of stations
+    /// whose timers have expired.
     pub(crate) fn poll(&self, now_ns: u64, requests: &mut Vec<Request>) {
         if now_ns < self.next_ns() {
             return;
@@ -235,8 +235,8 @@ impl Neighbours {
         }
     }
 
-    /// Returns the stations whose addresses routes may use, with these addresses. The list is
-    /// sorted by station.
+    /// Returns the stations with Ethernet addresses that routes may use. The list is sorted by
+    /// station.
     pub(crate) fn settled(&self) -> Vec<(Station, MacAddress)> {
         let mut settled = self.lock().settled();
         settled.sort_unstable_by_key(|(station, _)| *station);

@@ -32,7 +32,6 @@ pub(super) struct Table {
     ports: Vec<Port>,
     /// Rate limit for new stations, one for each ingress port.
     senders: Vec<Bucket>,
-    /// Number of items that were ever appended to the queues of all ports.
     queued: u64,
     /// Whether a station was evicted since the last poll.
     has_evicted: bool,
@@ -94,7 +93,8 @@ impl Table {
     }
 
     /// Adds a new station to the table because of a packet from port `from`, unless a rate limit is
-    /// reached. If there is no room, removes the station that has waited longest for an answer.
+    /// reached. If there is no room, removes the station that has been without an answer for the
+    /// longest time.
     pub(super) fn admit(&mut self, station: Station, from: u16, now_ns: u64) -> Resolution {
         let senders = usize::from(from) + 1;
         if self.senders.len() < senders {
@@ -138,7 +138,6 @@ impl Table {
         &mut self.ports[usize::from(port)]
     }
 
-    /// Appends a station to the queue of stations without an answer.
     fn queue(&mut self, station: Station) {
         self.queued += 1;
         let item = self.queued;
@@ -157,8 +156,8 @@ impl Table {
         }
     }
 
-    /// Removes the station that has waited longest for an answer among the stations of a port.
-    /// Returns whether there was such a station.
+    /// Removes the station of a port that has been without an answer for the longest time. Returns
+    /// whether there was such a station.
     fn evict(&mut self, port: u16) -> bool {
         while let Some((item, station)) = self.port(port).unanswered.pop_front() {
             if self.stations.get(&station).is_some_and(|entry| entry.is_item(item)) {
@@ -206,8 +205,8 @@ impl Table {
         self.timers.peek().map_or(u64::MAX, |Reverse((due_ns, _))| *due_ns)
     }
 
-    /// Appends the address requests that are due to the list `requests`. Updates the states of
-    /// stations whose timers have expired. Returns whether held packets or routes must be updated.
+    /// Appends all due address requests to the list `requests`. Updates the states of stations
+    /// whose timers have expired. Returns whether held packets or routes must be updated.
     pub(super) fn poll(&mut self, now_ns: u64, requests: &mut Vec<Request>) -> bool {
         let mut has_news = std::mem::take(&mut self.has_evicted);
         while self.next_ns() <= now_ns {
@@ -326,8 +325,6 @@ enum Action {
 
 #[cfg(test)]
 impl Table {
-    /// Returns the number of stations, the number of timers, and the number of items in the queues
-    /// of all ports.
     pub(super) fn sizes(&self) -> (usize, usize, usize) {
         (self.stations.len(), self.timers.len(), self.ports.iter().map(|port| port.unanswered.len()).sum())
     }

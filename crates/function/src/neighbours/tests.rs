@@ -17,8 +17,7 @@ fn want(neighbours: &Neighbours, now_ns: u64) -> Resolution {
     resolution
 }
 
-/// Polls the table every 10 ms. For each request, returns its time in milliseconds after `START_NS`
-/// and its destination address.
+/// Polls the table every 10 ms. Returns the time and the destination address of each request.
 fn requests_between(neighbours: &Neighbours, from_ns: u64, to_ns: u64) -> Vec<(u64, Option<MacAddress>)> {
     let mut requested = Vec::new();
     for now_ns in (from_ns..to_ns).step_by(10 * MILLISECOND_NS as usize) {
@@ -150,8 +149,7 @@ fn a_scan_neither_fills_the_table_nor_stops_new_stations() {
         if packet % 64 == 0 {
             neighbours.poll(now_ns, &mut requests);
         }
-        // A station that answers becomes known although packets to random stations continue to
-        // arrive.
+        // A station that answers becomes known, although packets to random stations still arrive.
         if packet % 100_000 == 99_999 {
             let number = 0x10_0000 + packet as u32;
             assert_eq!(ask(&neighbours, number, 2, now_ns), Resolution::Pending, "packet {packet}");

@@ -116,8 +116,8 @@ fn peers(pairs: &[Spanned<[String; 2]>], ports: &[String]) -> Result<Vec<u16>, E
     Ok(peers)
 }
 
-/// Applies the settings of a TOML table. The name of a nested table becomes part of the setting's
-/// name, such as `stream.midstream`. `refuse` creates the error of a wrong setting.
+/// Applies the settings of a TOML table. A nested table contributes its name to the name of a
+/// setting, such as `stream.midstream`.
 fn apply(settings: &mut Settings, prefix: &str, table: &Table, refuse: &dyn Fn(String) -> Error) -> Result<(), Error> {
     for (key, setting) in table {
         let name = format!("{prefix}{key}");

@@ -25,12 +25,11 @@ pub(super) struct NidsHost {
     /// Egress port for the packets of each ingress port.
     pub(super) peers: Arc<[u16]>,
     pub(super) inline: bool,
-    /// Difference between the time in records and the time of the engine, in nanoseconds.
+    /// Arrival time in records minus the time of the engine, in nanoseconds.
     pub(super) clock_offset_ns: u64,
 }
 
 impl NidsHost {
-    /// Publishes the counters and passes the records to the writer.
     fn publish(&mut self) {
         self.counters.publish(&self.inspector.stats());
         let records = self.inspector.records();
@@ -86,7 +85,6 @@ impl HostHalf for NidsHost {
     }
 }
 
-/// Converts the result of the inspection to the outcome of a packet.
 pub(super) fn outcome(result: FrameResult, inline: bool, peers: &[u16], packet: &Descriptor) -> Outcome {
     let port = peers.get(usize::from(packet.port)).copied().unwrap_or(packet.port.into());
     match result.verdict {

@@ -43,8 +43,8 @@ use rules::Rules;
 /// reasons.
 pub use godwit_kernels::declared::nids::*;
 
-/// Names of the statistics in `godwit_nids::stats` that become the first counters of this function.
-/// If a counter has several names, their values are added up.
+/// Statistics that become the first counters of this function. A counter with several names is the
+/// sum of these statistics.
 const COUNTED: [&[&str]; 6] = [
     &["detect.alert"],
     &["detect.alerts_suppressed"],
@@ -202,8 +202,7 @@ impl Function for Nids {
         counts
     }
 
-    /// Inspects a packet without the state of its flow, as if the packet were the first one of the
-    /// flow.
+    /// Inspects a packet as if it were the first packet of its flow.
     fn run_ref(&self, buffer: &mut [u8], descriptor: &mut Descriptor, _variant: u8, _parameter: u64) -> Outcome {
         let mut inspector = Inspector::new(self.rules.current().0, self.settings_of(1));
         let result = inspector.frame(LinkType::Ethernet, crate::frame_mut(buffer, descriptor), 0, 0);

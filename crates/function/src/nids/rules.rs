@@ -51,7 +51,7 @@ pub(super) struct Follower {
 }
 
 impl Follower {
-    /// Returns the current rules if they are new since the last call, and `None` otherwise.
+    /// Returns the current rules if they were replaced since the last call, and `None` otherwise.
     pub(super) fn replacement(&mut self) -> Option<Arc<Engine>> {
         let current = self.current.load();
         if current.engine.number == self.seen {
@@ -93,7 +93,7 @@ impl Rules {
         self.current.store(Arc::new(Current { engine, loaded }));
         self.reloads.fetch_add(1, Ordering::Relaxed);
         // Freeing many rules takes milliseconds, which would delay the packets of a worker. This
-        // thread therefore keeps the old rules until no worker has them, and frees them itself.
+        // thread therefore keeps the old rules until no worker uses them, and then frees them.
         let limit = Instant::now() + RETIRE_LIMIT;
         while Arc::strong_count(&old) > 1 && Instant::now() < limit {
             std::thread::sleep(Duration::from_millis(1));
@@ -101,7 +101,7 @@ impl Rules {
         Ok(loaded)
     }
 
-    /// Returns the current rules, and an object through which the worker notices their replacement.
+    /// Returns the current rules, and an object that tells the worker about new rules.
     pub(super) fn current(&self) -> (Arc<Engine>, Follower) {
         let engine = Arc::clone(&self.current.load().engine);
         let seen = engine.number;

@@ -11,8 +11,6 @@ const RULES: &str = "\
 alert udp any any -> any any (msg:\"word\"; content:\"attack\"; sid:1; rev:2;)\n\
 drop udp any any -> any any (msg:\"block\"; content:\"forbidden\"; sid:2;)\n";
 
-/// Returns a frame with a UDP packet over IPv4. Its length fields are correct, and it has no UDP
-/// checksum.
 fn frame(payload: &[u8]) -> Vec<u8> {
     let mut frame = vec![2, 0, 0, 0, 0, 1, 2, 0, 0, 0, 0, 2, 8, 0];
     let total = 28 + payload.len() as u16;
@@ -44,8 +42,6 @@ impl Bench {
         Self { directory, function }
     }
 
-    /// Passes frames through the inspection of one worker. If `ending` is set, the run ends after
-    /// these frames.
     fn pass(&self, half: &mut dyn HostHalf, payloads: &[&[u8]], live: bool, ending: bool) -> Vec<Outcome> {
         let mut region = Arena::new(ArenaConfig::default(), 1).unwrap().split().remove(0);
         let put = |payload: &&[u8]| {
@@ -175,8 +171,7 @@ fn a_reload_replaces_the_rules_and_keeps_flows() {
         "alert udp any any -> any any (content:\"nothing\"; sid:7;)\nalert nonsense\n",
     )
     .unwrap();
-    // The command waits until the worker uses the new rules. The worker switches to the new rules
-    // within this loop.
+    // The command waits until the worker switches to the new rules, which happens in this loop.
     let result = std::thread::scope(|scope| {
         let command = scope.spawn(|| bench.function.command(&json!({ "command": "reload" }), &Idle).unwrap());
         while !command.is_finished() {

@@ -48,7 +48,7 @@ fn own_mac(settings: &Settings, port: u16, frame: &[u8]) -> Option<MacAddress> {
     if destination.is_multicast() { Some(settings.interface(port)?.mac) } else { Some(destination) }
 }
 
-/// Returns a copy of the frame for the frame's sender, with the source address `ours`.
+/// Returns a copy of the frame, addressed to its sender, with the source address `ours`.
 fn addressed_to_sender(frame: &[u8], ours: MacAddress) -> Vec<u8> {
     let mut answer = frame.to_vec();
     answer.copy_within(6..12, 0);
@@ -179,8 +179,6 @@ fn solicited(
     Some(answer)
 }
 
-/// Fills in the addresses, the length and the hop limit of an ICMPv6 packet. Then calls `write` to
-/// write the message, and fills in the checksum.
 fn finish6(
     packet: &mut [u8],
     source: [u8; 16],

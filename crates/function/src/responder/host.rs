@@ -29,8 +29,8 @@ pub(super) struct ResponderHost {
     settings: Arc<Settings>,
     /// Rate limit of ICMP errors.
     messages: Bucket,
-    /// Whether the limit of messages applies. In a replay it does not, because the output must not
-    /// depend on the number of workers, each of which has its own limit.
+    /// Whether the rate limit for ICMP errors applies. A replay ignores the limit. Each worker has
+    /// its own limit, so the output would otherwise depend on the number of workers.
     is_limited: bool,
     /// Stations that the operating system resolves.
     unreachable: Unreachable,
@@ -124,8 +124,7 @@ impl ResponderHost {
                 let work = forwarded(&settings, region.frame_mut(packet), at, station, address);
                 Some(work.map_or(drop, |work| vec![Step::Keep { packet: *packet, work }]))
             }
-            // Earlier packets to the station may still be held, and this packet must leave after
-            // them.
+            // Earlier packets to the station may still be held. This packet must leave after them.
             Resolution::Known { is_settled: false, .. } | Resolution::Pending => {
                 // If the address of the station is known, the packet leaves before this function
                 // returns.

@@ -80,11 +80,9 @@ fn ethernet(frame: &mut [u8], to: MacAddress, from: MacAddress, ether_type: u16)
     frame[12..14].copy_from_slice(&ether_type.to_be_bytes());
 }
 
-/// Returns the station that sent a frame, and its Ethernet address. The frame must be an ARP
-/// packet, a neighbour solicitation or a neighbour advertisement.
-///
-/// Returns `None` for all other frames, for tagged frames, and for frames that are not addressed to
-/// this machine.
+/// Returns the station that sent a frame, and the station's Ethernet address. The frame must be an
+/// ARP packet, a neighbour solicitation or a neighbour advertisement. Returns `None` for all other
+/// frames, for tagged frames, and for frames to other machines.
 pub(super) fn announced(settings: &Settings, port: u16, frame: &[u8]) -> Option<(Station, MacAddress)> {
     let interface = settings.interface(port)?;
     let rest = frame.get(ETHERNET_BYTES..)?;

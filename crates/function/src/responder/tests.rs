@@ -159,8 +159,6 @@ fn icmp6(source: [u8; 16], destination: [u8; 16], hop_limit: u8, message: &[u8])
     ethernet(0x86dd, &packet)
 }
 
-/// Checks the checksum of an ICMPv6 packet. Returns the ICMPv6 message, the source address and the
-/// destination address.
 fn sound6(reply: &[u8]) -> (Vec<u8>, [u8; 16], [u8; 16]) {
     let ip = Ipv6::new_checked(&reply[14..]).unwrap();
     let pseudo = ip.pseudo_header(protocol::ICMPV6, ip.payload().len() as u32);

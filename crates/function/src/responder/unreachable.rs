@@ -1,5 +1,6 @@
-//! Stations whose addresses the operating system resolves, as one worker sees them. A station that
-//! does not answer for a while counts as unreachable. The work per packet is constant.
+//! List of stations whose Ethernet addresses the operating system resolves. Each worker has such a
+//! list. A station that does not answer for a while counts as unreachable. The work per packet is
+//! constant.
 
 use std::collections::{HashMap, VecDeque};
 

@@ -9,9 +9,9 @@ use crate::neighbours::Station;
 
 /// Maximum number of packets that a worker holds, for all stations together.
 const HELD_MAX: usize = 1024;
-/// Age from which a held packet is older than every packet in flight, in nanoseconds. The order of
-/// younger packets follows from their 16-bit sequence numbers, so fewer than 2^15 packets must
-/// arrive in this time.
+/// Age in nanoseconds after which a held packet is older than all packets in flight. Before that
+/// age, the 16-bit sequence numbers of the packets determine their order. Fewer than 2^15 packets
+/// must therefore arrive in this time.
 const IN_FLIGHT_NS: u64 = 2_000_000;
 
 /// Held packets, grouped by station.

@@ -7,7 +7,7 @@ use std::net::{Ipv4Addr, Ipv6Addr};
 pub trait Address: Copy + Debug + Eq + Ord + Send + Sync + 'static {
     /// Length of an address, in bits.
     const BITS: u8;
-    /// Description of a valid prefix with an example, for error messages about this address family.
+    /// Description of a valid prefix, with an example, for error messages.
     const EXAMPLE: &'static str;
     /// Hint in the error message for a prefix of the wrong address family.
     const OTHER: &'static str;
@@ -19,8 +19,7 @@ pub trait Address: Copy + Debug + Eq + Ord + Send + Sync + 'static {
     /// single host.
     fn scan(text: &[u8]) -> Option<(Self, u8)>;
 
-    /// Returns whether a text that is not a prefix of this address family looks like a prefix of
-    /// the other family.
+    /// Returns whether a text looks like a prefix of the other address family.
     fn is_other(text: &[u8]) -> bool;
 
     /// Formats the address in its usual notation.

@@ -46,7 +46,7 @@ pub(crate) struct NextHopConfig {
     /// setting `destination_mac`.
     via: Option<Spanned<String>>,
     /// Whether each packet is sent directly to its destination, whose Ethernet address is resolved
-    /// at run time. It replaces the setting `destination_mac`.
+    /// at run time. This replaces the setting `destination_mac`.
     #[serde(default)]
     on_link: bool,
     mtu: Option<Spanned<u32>>,
@@ -71,9 +71,11 @@ impl<A> Default for Resolved<A> {
 }
 
 impl Stanza<'_> {
-    /// Reads the routes and resolves all names as [`Stanza::resolve`] does, for a function that
-    /// also follows the routes of the kernel. The configuration may be without routes. It must not
-    /// contain next hops whose addresses a responder function resolves.
+    /// Reads the routes of a function that also follows the kernel's routes. Resolves all names as
+    /// [`Stanza::resolve`] does.
+    ///
+    /// The configuration need not contain routes. It must not contain next hops whose addresses a
+    /// responder function resolves.
     pub(crate) fn resolve_with_kernel_routes<A: Address>(
         &self,
         context: &BuildContext<'_>,
@@ -194,7 +196,7 @@ impl NextHopConfig {
     }
 
     /// Returns the IP address of the gateway, if there is one. The gateway must belong to the
-    /// address family whose addresses have `bits` bits.
+    /// address family with addresses of `bits` bits.
     fn gateway(&self, bits: u8) -> Result<Option<IpAddr>, Error> {
         let Some(via) = &self.via else { return Ok(None) };
         let address = via.get_ref().parse::<IpAddr>().ok();

@@ -43,7 +43,7 @@ fn change(routing: &dyn Routing, changes: &[RouteChange], running: &dyn Running)
     })
 }
 
-/// Returns the prefixes of the routes in a request, without those that are not valid.
+/// Returns the valid route prefixes in a request.
 pub(super) fn prefixes(request: &Value) -> impl Iterator<Item = Prefix> {
     let routes = request.get("route").and_then(Value::as_array).into_iter().flatten();
     let text = |route: &Value| Some(route.as_str().or_else(|| route.get("prefix")?.as_str())?.to_owned());

@@ -47,7 +47,6 @@ pub(crate) struct NextHops {
 }
 
 impl NextHops {
-    /// Creates the state for changes to memory that already contains `next_hops`.
     pub(crate) fn new(
         image: Arc<Image>,
         offset: usize,
@@ -82,7 +81,7 @@ impl NextHops {
     }
 
     /// Frees the records of the first `retired` removed next hops. No packet in flight may refer to
-    /// them.
+    /// these records.
     pub(crate) fn reuse(&mut self, retired: usize) {
         self.free.extend(self.retired.drain(..retired));
     }
@@ -154,9 +153,9 @@ impl NextHops {
         if next_hops.iter().any(|(index, _)| self.at(*index).is_none()) {
             return Err(refusal("there is no next hop with this index".to_owned()));
         }
-        // A packet must not read one old and one new word of a next hop. If both words change, the
-        // next hop is first marked as unresolved. The new words are written after all packets that
-        // may have read an old word have left.
+        // A packet must not combine an old word and a new word of the same next hop. If both words
+        // change, the next hop is first marked as unresolved. The new words are written after all
+        // packets that may have read an old word have left.
         let mut slow = Vec::new();
         for &(index, next_hop) in next_hops {
             let (at, record) = (self.record_offset(index), (self.format.record)(&next_hop));

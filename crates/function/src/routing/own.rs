@@ -12,8 +12,8 @@ use super::{NextHop, Prefix, Routing};
 
 /// Addresses of the router itself, as one function knows them.
 ///
-/// Workers copy the IP addresses, and compare the version to notice a change. They therefore take
-/// no lock while the addresses stay the same.
+/// Workers copy the IP addresses, and compare the version to notice a change. They take no lock
+/// while the addresses stay the same.
 #[derive(Debug, Default)]
 pub struct OwnAddresses {
     /// MAC addresses of the router, each with its port. They do not change.
@@ -66,8 +66,8 @@ impl OwnAddresses {
         }
     }
 
-    /// Reads the routes of a command of the operator again. The address of a host route to the
-    /// router itself is an own address.
+    /// Updates the IP addresses of the router after an operator has changed routes. The router has
+    /// the address of each host route with the next hop [`NextHop::Local`].
     pub(crate) fn changed_by_operator(&self, request: &serde_json::Value, routing: &dyn Routing) {
         for prefix in super::commands::prefixes(request).filter(Prefix::is_host) {
             let next_hop = routing.route(prefix).and_then(|index| routing.next_hop(index));

@@ -19,8 +19,8 @@ use crate::{Error, Function, Running};
 /// Interval of the check for changes in neighbour tables.
 pub(crate) const INTERVAL: Duration = Duration::from_millis(20);
 
-/// Configured next hop whose Ethernet address a responder function resolves at run time, called a
-/// dynamic next hop.
+/// Configured next hop without an Ethernet address. A responder function resolves the address at
+/// run time.
 #[derive(Clone, Debug)]
 pub(crate) struct DynamicNextHop {
     /// Index of the next hop.
@@ -30,12 +30,12 @@ pub(crate) struct DynamicNextHop {
     /// IP address of the gateway. `None` means that each packet is sent directly to its destination
     /// on the link.
     pub(crate) gateway: Option<IpAddr>,
-    /// Properties of the next hop, except the Ethernet address of its station. The source address
-    /// is zero unless it is configured.
+    /// Port, source address and MTU of the next hop. The source address is zero unless it is
+    /// configured.
     pub(crate) adjacency: Adjacency,
 }
 
-/// Updates the next hops of a route function from the neighbour tables of the responder functions.
+/// Updates the next hops of a forwarding function from the neighbour tables of responder functions.
 #[derive(Debug)]
 pub(crate) struct Resolver {
     dynamic: Vec<DynamicNextHop>,
@@ -52,7 +52,7 @@ struct State {
     seen: Vec<u64>,
     /// Current contents of the next hops of gateways, by index.
     gateways: HashMap<u32, NextHop>,
-    /// Host routes in the table, each with the index and the contents of its next hop.
+    /// Host routes in the table. Each has the index and the contents of its next hop.
     stations: HashMap<Prefix, (u32, NextHop)>,
 }
 
@@ -62,8 +62,8 @@ impl Resolver {
         (!dynamic.is_empty()).then(|| Self { dynamic, tables: OnceLock::new(), state: Mutex::default() })
     }
 
-    /// Finds the responder function for each dynamic next hop, and registers the next hop with the
-    /// responder. Functions call this method in [`Function::connect`].
+    /// Finds the responder function for each dynamic next hop, and registers the next hop there.
+    /// Functions call this method in [`Function::connect`].
     pub(crate) fn connect(&self, functions: &[Arc<dyn Function>], own: usize) -> Result<(), Error> {
         let mut tables = Vec::with_capacity(self.dynamic.len());
         for dynamic in &self.dynamic {
@@ -212,8 +212,8 @@ impl Resolver {
         Ok(())
     }
 
-    /// Returns the dynamic next hop of the on-link prefix that contains the station. This prefix is
-    /// the longest one that covers the station, without counting host routes.
+    /// Returns the dynamic next hop of the longest prefix that covers the station. Host routes do
+    /// not count.
     fn on_link_next_hop(&self, port: u16, address: IpAddr, routing: &dyn Routing) -> Option<usize> {
         let index =
             (0..Family::of(address).bits()).rev().find_map(|length| routing.route(Prefix::of(address, length)?))?;

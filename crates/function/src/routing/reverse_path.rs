@@ -18,8 +18,8 @@ use toml::Spanned;
 use crate::config::value;
 use crate::{BuildContext, Error, HostHalf, Work};
 
-/// Names of the filtered ports in the configuration table `reverse_path`, each with the mode of the
-/// filter.
+/// Configuration table `reverse_path`. It contains the name of each filtered port and the mode of
+/// its filter.
 pub(crate) type ReversePathConfig = BTreeMap<Spanned<String>, Mode>;
 
 /// Mode of the filter.
@@ -90,7 +90,7 @@ pub(crate) struct ReversePathHost<L> {
     pub(crate) variant: u8,
     /// Drop reason of the packets that do not pass the filter.
     pub(crate) reason: u8,
-    /// Other work on the CPU for the same function. It must not prepare packets for the kernel.
+    /// Other CPU part of the same function. It must not prepare packets for the kernel.
     pub(crate) inner: Option<Box<dyn HostHalf>>,
 }
 
@@ -123,8 +123,8 @@ impl<L: SourceLookup> HostHalf for ReversePathHost<L> {
     }
 }
 
-/// Returns the packet in a frame with at most one 802.1Q tag. Returns `None` if its EtherType is
-/// not `wanted`, or if it has fewer than `bytes` bytes.
+/// Returns the packet in a frame with at most one 802.1Q tag. Returns `None` if the EtherType is
+/// not `wanted`, or if the packet has fewer than `bytes` bytes.
 pub(crate) fn packet_of(frame: &[u8], wanted: u16, bytes: usize) -> Option<&[u8]> {
     let ether_type = |at: usize| Some(u16::from_be_bytes(*frame.get(at..)?.first_chunk()?));
     let at = match ether_type(12)? {

@@ -15,16 +15,16 @@ use crate::{Error, Running};
 
 /// Number of words that a key takes in a block.
 const WORDS: usize = 5;
-/// Sizes of the header of a hash table, a slot and the head of a block, in bytes.
+/// Size in bytes of a hash table header, of a slot and of a block head.
 const LINE_BYTES: usize = 64;
 const TUPLES_MAX: usize = 64;
-/// Maximum number of slots that a lookup reads among the patterns with the same mask. The kernel
-/// calls this constant `GW_ACL_PROBES`.
+/// Maximum number of slots that a lookup reads in the hash table of one mask. The kernel calls this
+/// constant `GW_ACL_PROBES`.
 const PROBES: u32 = 32;
 /// Value that marks a slot without a pattern.
 const NONE: u32 = u32::MAX;
-/// Assumed average number of simple patterns that replace one pattern with ranges. The table
-/// reserves memory for this number.
+/// Assumed average number of patterns without ranges that replace one pattern with ranges. The
+/// table reserves memory for this number.
 const EXPANSION: usize = 8;
 
 type Words = [u64; WORDS];
@@ -75,12 +75,12 @@ fn hash(words: &Words, seed: u64) -> u64 {
     mixed.wrapping_mul(0x9e37_79b9_7f4a_7c15)
 }
 
-/// Hash table of the patterns with the same mask. A used slot holds a key, a priority and the index
-/// of a row.
+/// Hash table of all patterns with the same mask. A used slot holds the masked values, a priority
+/// and a row index.
 type Slots = Vec<Option<(Words, u32, u32)>>;
 
-/// Places the keys of all patterns with the same mask in slots. Returns `None` if a key has no free
-/// slot among the [`PROBES`] slots that a lookup reads.
+/// Places all patterns with the same mask in slots. Returns `None` if a pattern has no free slot
+/// among the [`PROBES`] slots that a lookup reads.
 fn place(keys: &BTreeMap<Words, (u32, u32)>, bits: u32, seed: u64) -> Option<Slots> {
     let mut slots: Slots = vec![None; 1 << bits];
     for (words, (priority, row)) in keys {
@@ -139,8 +139,8 @@ impl Acl {
         let mut block = vec![0; LINE_BYTES * (1 + sorted.len())];
         block[..4].copy_from_slice(&(sorted.len() as u32).to_le_bytes());
         for (index, (masks, keys)) in sorted.into_iter().enumerate() {
-            // There are at least two slots per key. The loop tries hash seeds until a lookup can
-            // find each key within a few slots.
+            // There are at least two slots per pattern. The loop tries hash seeds until a lookup
+            // can find each pattern within a few slots.
             let mut bits = (2 * keys.len()).next_power_of_two().trailing_zeros().max(1);
             let mut seed = 0x9e37_79b9_7f4a_7c15_u64;
             let slots = loop {
@@ -204,8 +204,8 @@ impl Acl {
                 return Err(error);
             }
         };
-        // There are two copies of the patterns, and a change writes the unused copy. Lookups that
-        // began before the previous change may still read this copy, so the change first waits for
+        // The table has two copies of the patterns, and a change writes the unused copy. Lookups
+        // that began before the previous change may still read it, so the change first waits for
         // them.
         running.quiesce()?;
         for row in new {

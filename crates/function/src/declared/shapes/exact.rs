@@ -19,8 +19,8 @@ struct Exact {
     permutation: Permutation,
     cuckoo: Cuckoo,
     waves: Waves,
-    /// Location of each field of a row: the first bit and the number of bits in a table entry, and
-    /// the offset and size in the row.
+    /// Location of each field. The first two numbers are the first bit and the number of bits in a
+    /// table entry. The other two are the offset and size in the row.
     fields: Vec<(u32, u32, usize, usize)>,
     offset: usize,
     bucket_bits: u32,
@@ -80,8 +80,7 @@ impl Exact {
         })
     }
 
-    /// Applies a change to the host's copy of the table, and records the writes that the kernel's
-    /// table needs.
+    /// Applies a change to the table on the host, and records the writes to the kernel's table.
     fn enter(&mut self, (key, row): &Change) -> Result<(), Error> {
         let Key::Words(words) = key else { unreachable!("the key of an exact table") };
         let mixed = self.permutation.mix(words.first().copied().unwrap_or(0));

@@ -16,9 +16,9 @@ use crate::{Error, Running};
 
 const BUCKET_BITS_MIN: u32 = 8;
 const BUCKET_BITS_MAX: u32 = 28;
-/// Number of the first tag bit in an entry of the hash table. The tag is a part of the key's hash.
+/// Number of the lowest tag bit in an entry of the hash table. The tag is a part of the key's hash.
 const TAG_SHIFT: u32 = 64 - TAG_BITS;
-/// Number of the first bit of the record's index in an entry of the hash table.
+/// Number of the lowest bit of the record index in an entry of the hash table.
 const RECORD_SHIFT: u32 = 2;
 /// Maximum number of table entries with the same tag, which is a part of the key's hash. The kernel
 /// calls this constant `GW_EXACT_PROBES`.
@@ -98,8 +98,8 @@ pub(super) fn plan(table: &Table, format: &Format, entries: &[(Key, Row)]) -> Re
 }
 
 impl ExactWide {
-    /// Writes a record for each entry that a batch of changes adds or replaces. Returns the index
-    /// of the record for each change, or `None` for a change that removes an entry.
+    /// Writes a record for each entry that a batch of changes adds or replaces. Returns the record
+    /// index for each change, or `None` for a change that removes an entry.
     fn write_records(
         &mut self,
         image: &Image,
@@ -140,8 +140,7 @@ impl ExactWide {
         Ok(taken)
     }
 
-    /// Applies a change to the host's copy of the table, and records the writes that the kernel's
-    /// table needs.
+    /// Applies a change to the table on the host, and records the writes to the kernel's table.
     fn enter(&mut self, (key, _): &Change, record: Option<u32>) -> Result<(), Error> {
         let Key::Words(words) = key else { unreachable!("the key of an exact table") };
         let mixed = self.hash.mix(words);
@@ -180,8 +179,8 @@ impl Content for ExactWide {
             let mut failed = None;
             for (index, (change, record)) in part.iter().zip(records).enumerate() {
                 match &failed {
-                    // This change failed or followed a failed change, so nothing refers to its new
-                    // record. The record can be reused.
+                    // This change failed or followed a failed change. Nothing refers to its new
+                    // record, which can be reused.
                     Some(_) => self.records.retired.extend(record),
                     None => {
                         if let Err(error) = self.enter(change, record) {

@@ -14,7 +14,8 @@ use crate::tables::lpm4::{Built, Layout, NARROW, Route, TBL24_ENTRIES, Table, WI
 use crate::tables::ranges;
 use crate::{Error, Running};
 
-/// Number of spare groups for changes. A group holds one entry for each address of a /24 block.
+/// Number of spare groups for changes. A group holds 256 entries, one for each address of a /24
+/// block.
 const SPARE_GROUPS: usize = 4096;
 /// Number of spare rows for changes, because packets in flight may still read the replaced rows.
 const SPARE_ROWS: usize = 1024;
@@ -26,8 +27,8 @@ struct Lpm4 {
     prefixes: HashMap<(u32, u8), u32>,
 }
 
-/// Plans a table for the declared capacity and these entries. A table entry has 2 bytes if the
-/// number of different rows permits it.
+/// Plans a table for the declared capacity and the given entries. A table entry takes 2 bytes if
+/// the number of different rows permits it.
 pub(super) fn plan(table: &Declared, format: &Format, entries: &[(Key, Row)]) -> Result<Plan, Error> {
     check_count(entries.len())?;
     let most = table.rows as usize + SPARE_ROWS;
@@ -71,8 +72,8 @@ pub(super) fn plan(table: &Declared, format: &Format, entries: &[(Key, Row)]) ->
 }
 
 impl Lpm4 {
-    /// Writes the rows of a batch of changes to the table. Returns the changes with the index of
-    /// each row instead of its contents.
+    /// Writes the rows of a batch of changes to the table. Returns the changes with row indices
+    /// instead of rows.
     fn write_rows(
         &mut self,
         image: &Image,

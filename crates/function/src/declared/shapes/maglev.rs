@@ -23,8 +23,8 @@ const COPY_BYTES: usize = (ENTRIES * 2).next_multiple_of(64);
 
 struct Maglev {
     rows: Rows,
-    /// Row index of each name. The names are sorted, so that the table does not depend on the order
-    /// of changes.
+    /// Row index for each name. The names are sorted, and the table therefore does not depend on
+    /// the order of changes.
     names: BTreeMap<String, u32>,
     offset: usize,
     header: usize,
@@ -116,8 +116,7 @@ impl Maglev {
         let copy = 1 - self.copy;
         let at = self.offset + copy * COPY_BYTES;
         // There are two copies of the table, and a change writes the unused copy. Lookups that
-        // began before the previous change may still read this copy, so the change first waits for
-        // them.
+        // began before the previous change may still read it, so the change first waits for them.
         running.quiesce()?;
         for (index, entry) in populate(&names).into_iter().enumerate() {
             image.fill_u16(at + 2 * index, 1, entry);
@@ -154,8 +153,8 @@ mod tests {
         assert!(populate(&BTreeMap::new()).iter().all(|row| *row == NONE));
     }
 
-    /// If one of several backends is removed, few entries of the remaining backends change (figure
-    /// 12 of the Maglev paper).
+    /// The removal of a backend changes few entries of the remaining backends (figure 12 of the
+    /// Maglev paper).
     #[test]
     fn few_entries_move_when_a_backend_leaves() {
         let (before, mut left) = (names(20), names(20));

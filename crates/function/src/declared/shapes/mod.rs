@@ -24,8 +24,8 @@ use crate::{Error, Running};
 
 /// Table of a running function.
 pub(super) trait Content: Send {
-    /// Applies changes to the table. Each lookup key must be valid. If no lookup can run, `running`
-    /// is `Idle`, which never waits.
+    /// Applies changes to the table. Each lookup key must be valid. While no lookup can run,
+    /// `running` is `Idle`, which never waits.
     ///
     /// # Errors
     /// Returns the number of changes that took effect, and the reason why the next one failed.
@@ -37,12 +37,12 @@ pub(super) trait Content: Send {
     }
 }
 
-/// Table whose size is known, but whose contents are not yet written.
+/// Plan for a table whose size is known and whose contents are not written yet.
 pub(super) struct Plan {
     /// Number of bytes that the table takes.
     pub(super) bytes: usize,
-    /// Writes the table and its header to the given memory. Returns the state that later changes
-    /// need.
+    /// Writes the table and its header to the given memory. Returns an object that applies later
+    /// changes.
     #[allow(clippy::type_complexity)]
     pub(super) write: Box<dyn FnOnce(&Arc<Image>, Place) -> Result<Box<dyn Content>, Error>>,
 }
@@ -52,7 +52,7 @@ pub(super) struct Plan {
 pub(super) struct Place {
     /// Offset of the table's header in the memory of all tables.
     pub(super) header: usize,
-    /// Offset of the table in the memory of all tables, a multiple of 64.
+    /// Offset of the table in the memory of all tables. It is a multiple of 64.
     pub(super) offset: usize,
 }
 
@@ -77,12 +77,11 @@ pub(super) fn refusal(message: impl Into<String>) -> Error {
     Error::Command { message: message.into() }
 }
 
-/// Returns the error that reports a problem with the entries of a table.
 pub(super) fn invalid(table: &Table, message: impl std::fmt::Display) -> Error {
     Error::Value { span: None, message: format!("table `{}`: {message}", table.name) }
 }
 
-/// Replacement for an engine while no lookup can run. It copies nothing to devices and never waits.
+/// Replaces the engine while no lookup can run. It copies nothing to devices and never waits.
 pub(super) struct Idle;
 
 impl Running for Idle {

@@ -36,8 +36,6 @@ fn fragments(packet: &[u8], mtu: usize, tagged: bool) -> Vec<Vec<u8>> {
     (0..split.count()).map(part).collect()
 }
 
-/// Returns an IPv6 frame with a destination options header, and the frame's fragments of `each`
-/// payload bytes.
 fn ipv6_fragments(identification: u32, payload: &[u8], each: usize) -> (Vec<u8>, Vec<Vec<u8>>) {
     let header = |next: u8, bytes: usize| {
         let mut header = vec![0x60, 0, 0, 0, 0, 0, protocol::DESTINATION_OPTIONS, 64];
@@ -163,8 +161,8 @@ fn drops_the_packet_and_its_later_fragments_after_an_overlap() {
     let packet = ipv4(7, &(0..=255).cycle().take(2400).collect::<Vec<u8>>());
     let parts = fragments(&packet, 820, false);
     assert_eq!(parts.len(), 3);
-    // This fragment imitates a teardrop attack. Its offset is one unit too small, so that it
-    // overlaps the first fragment, and its checksum is correct.
+    // This fragment imitates a teardrop attack. Its checksum is correct, but its offset is one unit
+    // too small. The fragment therefore overlaps the first fragment.
     let mut inside = parts[1].clone();
     let word = u16::from_be_bytes([inside[20], inside[21]]) - 1;
     inside[20..22].copy_from_slice(&word.to_be_bytes());

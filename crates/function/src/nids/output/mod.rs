@@ -21,20 +21,19 @@ pub(super) use target::Target;
 const QUEUE_BYTES_MAX: usize = 64 << 20;
 /// Maximum number of messages in the queue to the writer.
 const QUEUE_MESSAGES_MAX: usize = 4096;
-/// Interval between two attempts to connect to a socket that failed.
+/// Interval between two attempts to connect to a socket after a failure.
 const RETRY: Duration = Duration::from_millis(500);
 
 /// Message to the writer.
 enum Message {
     /// Records to write, as one JSON object per line.
     Records(Vec<u8>),
-    /// Makes the writer open the file again. The writer answers with an error if it cannot.
+    /// Makes the writer open the output file again. The writer answers with an error if this fails.
     Reopen(SyncSender<Option<std::io::Error>>),
     /// The writer must end, because no more messages follow.
     End,
 }
 
-/// State that the workers, the writer and the control thread share.
 #[derive(Default)]
 struct Shared {
     queued_bytes: AtomicUsize,
@@ -145,7 +144,7 @@ impl Output {
         }
     }
 
-    /// Writes the queued records and ends the writer. All workers must have ended before.
+    /// Writes the queued records and ends the writer. All workers must have ended before this call.
     pub(super) fn finish(&self) {
         if let Some(Writer { sender, thread, .. }) = self.running().take() {
             // A writer that has ended needs no message.
@@ -176,15 +175,15 @@ impl Drop for Output {
 
 /// Writes records until a message ends the writer.
 fn write(receiver: &Receiver<Message>, target: &Target, mut open: Option<Open>, shared: &Shared) {
-    // A failure is reported only once, until a write succeeds again.
+    // After a failure, no further failure is reported until a write succeeds.
     let mut failed = false;
     loop {
         let message = match receiver.try_recv() {
             Ok(message) => message,
             Err(TryRecvError::Disconnected) => break,
             Err(TryRecvError::Empty) => {
-                // No further records are queued. The collected records are written now, so that a
-                // reader of the file sees them without delay.
+                // No further records are queued. The writer therefore writes the collected records
+                // now, without a delay for readers of the file.
                 flush(&mut open, target, shared, &mut failed);
                 match receiver.recv_timeout(RETRY) {
                     Ok(message) => message,

@@ -61,12 +61,11 @@ fn file(path: &PathBuf) -> Result<File> {
 pub(super) struct Open {
     sink: Box<dyn Write + Send>,
     buffer: Vec<u8>,
-    /// Whether a write failed, so that the last line of the file may be incomplete.
+    /// Whether the last line of the file may be incomplete, because a write failed.
     torn: bool,
 }
 
 impl Open {
-    /// Collects records. Writes the collected records when there are enough of them.
     pub(super) fn write(&mut self, records: &[u8]) -> Result<()> {
         if self.buffer.len() + records.len() > BUFFER_BYTES {
             self.flush()?;

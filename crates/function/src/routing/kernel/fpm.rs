@@ -22,20 +22,20 @@ use super::peers::Peers;
 const HEADER_BYTES: usize = 4;
 const VERSION: u8 = 1;
 const NETLINK: u8 = 1;
-/// Time without messages after which zebra is assumed to have sent all its routes.
+/// Time without messages after which the daemon zebra has presumably sent all its routes.
 const SILENCE: Duration = Duration::from_secs(3);
 /// Maximum number of bytes that are read from zebra at a time. With this limit, the first routes of
 /// a large table take effect early.
 const POLL_BYTES: usize = 4 << 20;
 /// Maximum number of connections that are accepted or refused at a time.
 const ACCEPTS_MAX: usize = 256;
-/// Maximum number of unread notifications of a function. At this limit, the server stops reading,
-/// so that zebra must wait.
+/// Maximum number of unread notifications of a function. At this limit, the server stops reading
+/// and zebra must wait.
 const NOTICES_MAX: usize = 1 << 18;
 
-/// Servers with their listening addresses. Several functions use the same server, because zebra
-/// sends the routes of all address families over one connection and a function forwards only one
-/// family.
+/// Servers with their listening addresses. The daemon zebra sends the routes of all address
+/// families over one connection. Several functions therefore use the same server, because each
+/// function forwards only one family.
 static SERVERS: Mutex<Vec<(SocketAddr, Weak<Mutex<Server>>)>> = Mutex::new(Vec::new());
 
 /// Subscription of one function to a server.
@@ -63,7 +63,7 @@ struct Inbox {
 struct Server {
     listener: TcpListener,
     zebra: Option<Zebra>,
-    /// The most recent connection that arrived while `zebra` was connected.
+    /// Latest connection that arrived while zebra was already connected.
     waiting: Option<TcpStream>,
     inboxes: Vec<Weak<Mutex<Inbox>>>,
 }
@@ -81,7 +81,7 @@ struct Zebra {
 
 impl Fpm {
     /// Subscribes a function to the server at `address`. Starts the server if necessary. Closes
-    /// zebra's connection, so that zebra reconnects and sends all its routes again.
+    /// zebra's connection, and zebra then reconnects and sends all its routes again.
     pub(super) fn listen(address: SocketAddr, peers: Peers, family: Family) -> std::io::Result<Self> {
         let mut servers = lock(&SERVERS);
         servers.retain(|(_, server)| server.strong_count() > 0);
@@ -114,7 +114,7 @@ impl Fpm {
         refusal
     }
 
-    /// Closes zebra's connection, so that zebra reconnects and sends all its routes again.
+    /// Closes zebra's connection. The daemon then reconnects and sends all its routes again.
     pub(super) fn disconnect(&self) {
         lock(&self.server).zebra = None;
     }
@@ -125,8 +125,7 @@ fn lock<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
 }
 
 impl Inbox {
-    /// Stores a notification for the function, unless it is about a route of the other address
-    /// family.
+    /// Stores a notification for the function, unless it concerns the other address family.
     fn push(&mut self, notice: &Notice) {
         let is_other =
             matches!(notice, Notice::Event(Event::Route { route, .. }) if route.prefix.family() != self.family);
@@ -220,8 +219,8 @@ impl Zebra {
     }
 }
 
-/// Removes all whole frames from `read`, and calls `event` for each message in them. Returns
-/// `false` if the bytes violate the protocol.
+/// Removes all complete frames from the buffer `read`, and calls `event` for each message in them.
+/// Returns `false` if the bytes violate the protocol.
 pub(super) fn read_frames(read: &mut Vec<u8>, event: &mut impl FnMut(Event)) -> bool {
     let mut at = 0;
     while let Some(&[version, kind, high, low]) = read[at..].first_chunk::<HEADER_BYTES>() {

@@ -82,7 +82,7 @@ pub(super) struct Route {
     pub(super) prefix: Prefix,
     pub(super) table: u32,
     pub(super) metric: u32,
-    /// Whether the kernel created the route because an interface has an address.
+    /// Whether the kernel created the route for an address of an interface.
     pub(super) is_of_address: bool,
     pub(super) target: Target,
 }
@@ -217,7 +217,7 @@ fn gateway(attribute: &RouteAttribute) -> Option<IpAddr> {
     }
 }
 
-/// Returns the route of a message. Returns `None` if the route does not determine where packets go.
+/// Returns the route of a message, if the route determines where packets go.
 fn route(message: &RouteMessage, is_there: bool) -> Option<Route> {
     let header = &message.header;
     let any: IpAddr = match header.address_family {

@@ -1,5 +1,5 @@
-//! Queue of IP addresses that the operating system must resolve. Workers add the destinations of
-//! packets to unresolved stations. The housekeeping thread makes the kernel resolve them.
+//! Queue of IP addresses that the operating system must resolve. A worker adds the address of a
+//! station whose Ethernet address is unknown. The housekeeping thread makes the kernel resolve it.
 
 use std::net::IpAddr;
 use std::sync::{Arc, Mutex, PoisonError, TryLockError};
@@ -12,13 +12,13 @@ use crate::{HostHalf, Work};
 /// Maximum length of the queue. If an address does not fit, a later packet adds it again.
 const QUEUE_MAX: usize = 256;
 
-/// IP addresses of unresolved stations, each with the port that leads to it.
+/// IP addresses of unresolved stations, each with the port of its link.
 #[derive(Debug, Default)]
 pub(super) struct ResolveQueue(Mutex<Vec<(u16, IpAddr)>>);
 
 impl ResolveQueue {
-    /// Adds an address to the queue, unless another thread holds the lock or the queue is full. A
-    /// worker calls this function, and a worker must not wait.
+    /// Adds an address to the queue, unless another thread holds the lock or the queue is full. The
+    /// calling worker must not wait.
     fn push(&self, port: u16, address: IpAddr) {
         let mut queue = match self.0.try_lock() {
             Ok(queue) => queue,
@@ -35,12 +35,12 @@ impl ResolveQueue {
     }
 }
 
-/// Work on the CPU for a function that follows the kernel's routes. It only collects the
-/// destinations of packets to unresolved stations.
+/// CPU part of a function that follows the kernel's routes. It only collects the addresses of
+/// stations whose Ethernet addresses are unknown.
 pub(super) struct ResolveQueueHost {
     pub(super) queue: Arc<ResolveQueue>,
-    /// Verdict of packets to unresolved stations. The outcome of such a packet names its egress
-    /// port.
+    /// Verdict of a packet to a station whose Ethernet address is unknown. The outcome of the
+    /// packet names its egress port.
     pub(super) unresolved: u8,
 }
 

@@ -31,8 +31,8 @@ const PROBES_MAX: usize = 32;
 const REQUESTED_MAX: usize = 4096;
 /// Pause after an error before the next attempt.
 const RETRY_INTERVAL: Duration = Duration::from_secs(1);
-/// Maximum number of routes that were received from zebra but are not yet in the table. The limit
-/// is reached only if the table is full.
+/// Maximum number of routes from zebra that are not in the table yet. This limit is reached only if
+/// the table is full.
 const WAITING_MAX: usize = 1 << 17;
 /// Time for which a refused connection is reported as an error. Repeated attempts within this time
 /// cause a single error in the log.
@@ -61,7 +61,7 @@ pub(super) struct State {
     ignored: usize,
     /// Last refused connection to the FPM listener, with its time.
     refusal: Option<(String, Instant)>,
-    /// Neighbour to which the operating system does not allow this process to send packets.
+    /// Neighbour to which this process is not allowed to send packets.
     forbidden: Option<IpAddr>,
     /// Prefixes whose route comes from the configuration or an operator. Routes from the kernel or
     /// zebra must not replace these routes.
@@ -83,7 +83,7 @@ pub(super) struct State {
     retry_at: Instant,
 }
 
-/// Identifier of a next hop in the table. The number is the index of a network interface.
+/// Identifier of a next hop in the table. The numbers are indices of network interfaces.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 enum HopKey {
     Station(u32, IpAddr),

@@ -35,8 +35,8 @@ pub(crate) struct Geometry {
     /// Multiplier of the hash function that determines the second bucket of a key. The number is
     /// odd and secret.
     pub(crate) second: u64,
-    /// Number of the lowest bit of the field `rest` in an entry. The field `rest` holds the bits
-    /// that identify the key.
+    /// Number of the lowest bit in the field `rest` of an entry. This field identifies the entry's
+    /// lookup key.
     pub(crate) rest_shift: u32,
 }
 
@@ -46,14 +46,14 @@ impl Geometry {
         (mixed & ((1 << self.bucket_bits) - 1)) as u32
     }
 
-    /// Returns the bits of a transformed key that an entry stores to identify the key. The
-    /// remaining bits follow from the bucket number.
+    /// Returns the hash bits that an entry stores to identify its lookup key. The bucket number
+    /// determines the remaining bits of the hash.
     pub(crate) fn rest(&self, mixed: u64) -> u64 {
         mixed >> self.bucket_bits
     }
 
-    /// Returns the bits in which the numbers of a key's two buckets differ. The result is never 0,
-    /// so that the two buckets are different.
+    /// Returns the bits in which the two bucket numbers of a lookup key differ. The result is never
+    /// 0, because the buckets must be different.
     pub(crate) fn flip(&self, rest: u64) -> u32 {
         (rest.wrapping_mul(self.second) >> (64 - self.bucket_bits)) as u32 | 2
     }
@@ -78,8 +78,8 @@ pub(crate) struct Cuckoo {
 /// Step of the search for a free slot.
 struct Step {
     bucket: u32,
-    /// Source of the entry that moves to this bucket: the index of an earlier step, and a slot in
-    /// the bucket of that step. The value is `None` for the first bucket of a path.
+    /// Entry that moves to this bucket: the index of an earlier step, and a slot in the bucket of
+    /// that step. The value is `None` for the first bucket of a path.
     from: Option<(usize, u32)>,
 }
 
@@ -98,8 +98,7 @@ impl Cuckoo {
         [first, first ^ self.geometry.flip(self.geometry.rest(mixed))]
     }
 
-    /// Returns the first slot that holds the transformed key and a value for which `accepts`
-    /// returns `true`.
+    /// Returns the first slot whose entry has the hash `mixed` and a value that `accepts` accepts.
     pub(crate) fn find(&self, mixed: u64, accepts: impl Fn(u64) -> bool) -> Option<u32> {
         let expected = self.geometry.rest(mixed) << self.geometry.rest_shift | VALID;
         let mask = self.geometry.value_mask();
@@ -132,16 +131,15 @@ impl Cuckoo {
         (word != 0).then_some(rest << self.geometry.bucket_bits | first)
     }
 
-    /// Returns the value in a slot, with its bits at their position in the entry.
     #[cfg(test)]
     pub(crate) fn value(&self, slot: u32) -> Option<u64> {
         let word = self.words[slot as usize];
         (word != 0).then_some(word & self.geometry.value_mask())
     }
 
-    /// Inserts a transformed key with a value, whose bits are at their position in the entry.
-    /// Returns the number of entries that were moved to make room. Returns `None` and leaves the
-    /// table unchanged if there is no room.
+    /// Inserts an entry for the lookup key with the hash `mixed`. The bits of `value` are already
+    /// at their position in the entry. Returns the number of entries that were moved to make room.
+    /// Returns `None` and leaves the table unchanged if there is no room.
     pub(crate) fn insert(&mut self, mixed: u64, value: u64, waves: &mut Waves) -> Option<usize> {
         debug_assert_eq!(value & !self.geometry.value_mask(), 0);
         let path = self.path(self.buckets(mixed))?;
@@ -156,8 +154,8 @@ impl Cuckoo {
         Some(path.len() - 1)
     }
 
-    /// Returns a path of slots from one of `buckets` to a free slot. The entry in each slot of the
-    /// path can move to the next slot, which lies in the entry's other bucket.
+    /// Returns a path of slots from one of `buckets` to a free slot. The entry in each slot can
+    /// move to the next slot of the path.
     fn path(&self, buckets: [u32; 2]) -> Option<Vec<u32>> {
         let mut steps: Vec<Step> = buckets.map(|bucket| Step { bucket, from: None }).into();
         let mut at = 0;

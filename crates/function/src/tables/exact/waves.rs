@@ -19,7 +19,7 @@ pub(crate) type Write = (u32, u64);
 #[derive(Debug, Default)]
 pub(crate) struct Waves {
     waves: VecDeque<Vec<Write>>,
-    /// Number of write groups that are complete and were removed from `waves`.
+    /// Number of write groups that were completed and removed from `waves`.
     done: u32,
     /// Number of the last group that writes each slot.
     last: HashMap<u32, u32>,
@@ -32,8 +32,8 @@ impl Waves {
         self.put(wave, slot, word);
     }
 
-    /// Adds the writes that insert an entry. Each entry of `path` moves to the next slot of the
-    /// path, beginning with the last entry. `words` returns the new contents of each slot.
+    /// Adds the writes that insert an entry. Each entry on the slots of `path` moves to the next
+    /// slot, and the last entry moves first. `words` returns the new contents of each slot.
     pub(crate) fn write_path(&mut self, path: &[u32], words: impl Fn(u32) -> u64) {
         let wave = self.first_wave(path);
         for (wave, &slot) in (wave..).zip(path.iter().rev()) {

@@ -24,8 +24,7 @@ use crate::Error;
 pub(crate) const TBL24_ENTRIES: usize = 1 << 24;
 pub(crate) const GROUP_ENTRIES: usize = 256;
 
-/// Maximum number of routes in a table. The number of bits for a route's index in its sort key
-/// limits it.
+/// Maximum number of routes in a table. The index of a route must fit into its sort key.
 pub(crate) const ROUTES_MAX: usize = 1 << SEQUENCE_BITS;
 const SEQUENCE_BITS: u32 = 26;
 
@@ -85,7 +84,7 @@ pub(crate) struct Built {
 }
 
 impl Built {
-    /// Divides the address space into intervals and groups, as the routes require.
+    /// Divides the address space into intervals and groups according to the routes.
     pub(crate) fn new(routes: &[Route]) -> Self {
         let intervals = intervals(routes);
         let groups = Groups::new(&intervals);
@@ -153,8 +152,8 @@ fn intervals(routes: &[Route]) -> Vec<Interval> {
     intervals
 }
 
-/// Removes the prefixes that end at or before `address` from the stack. The next address after such
-/// a prefix begins an interval of the enclosing prefix.
+/// Removes the prefixes that end at or before `address` from the stack. After each removed prefix,
+/// an interval of the enclosing prefix begins.
 fn leave(covering: &mut Vec<(u64, u32)>, intervals: &mut Vec<Interval>, address: u64) {
     while let Some(&(end, _)) = covering.last()
         && end <= address
@@ -181,7 +180,7 @@ fn begin(intervals: &mut Vec<Interval>, start: u64, next_hop: u32) {
 }
 
 /// Group of 256 entries, one for each last octet of an address. The field `pieces` describes the
-/// entries. `uses` is the number of /24 address blocks that refer to the group.
+/// entries, and `uses` counts the /24 address blocks with this group.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Group {
     pub(crate) pieces: Vec<Piece>,
@@ -193,12 +192,12 @@ struct Groups {
     /// Map from the contents of each group to the index of the group.
     contents: HashMap<Vec<Piece>, u32>,
     /// The /24 address blocks that refer to groups, in ascending order. Each block has the index of
-    /// its group.
+    /// the group.
     of_block: Vec<(u32, u32)>,
 }
 
-/// Range of last octets with the same next hop. It is encoded as the single number
-/// `octet << 32 | next_hop` with the first octet, because a number hashes faster than a pair.
+/// Range of last octets with the same next hop. It is encoded as `first_octet << 32 | next_hop`,
+/// because a number hashes faster than a pair.
 pub(crate) type Piece = u64;
 
 impl Groups {

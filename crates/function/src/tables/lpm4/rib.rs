@@ -27,8 +27,8 @@ pub(crate) struct Rib {
     uses: Vec<u32>,
 }
 
-/// Cache for [`Rib::block`], which holds the length, prefix and next hop of the last result.
-/// Adjacent address blocks usually have the same result.
+/// Cache of [`Rib::block`]. It holds the length, prefix and next hop of the last result. Adjacent
+/// address blocks usually have the same result.
 #[derive(Default)]
 pub(crate) struct BlockCache(Option<(u8, u32, u32)>);
 
@@ -82,8 +82,8 @@ impl Rib {
         before
     }
 
-    /// Applies a route change. Appends the ranges of /24 address blocks whose table entries may
-    /// change to `dirty`. Returns the previous next hop of the prefix.
+    /// Applies a route change. Appends the affected ranges of /24 address blocks to `dirty`.
+    /// Returns the previous next hop of the prefix.
     pub(crate) fn change(
         &mut self,
         prefix: u32,
@@ -129,8 +129,7 @@ impl Rib {
         before
     }
 
-    /// Returns the length of the longest route that covers this prefix and is shorter than this
-    /// prefix.
+    /// Returns the length of the longest route that covers this prefix and is shorter.
     fn shorter(&self, prefix: u32, length: u8) -> Option<u8> {
         (0..length).rev().find(|&shorter| self.at(prefix.masked(shorter), shorter).is_some())
     }

@@ -52,7 +52,6 @@ pub(crate) struct Table {
     unsent: Vec<Range<usize>>,
 }
 
-/// Groups of 256 entries, to which entries of the first table level, tbl24, refer.
 struct Groups {
     /// Index of each group, by its contents.
     by_contents: HashMap<Arc<[Piece]>, u32>,
@@ -104,7 +103,7 @@ impl<T> Slots<T> {
         self.taken[index as usize].take()
     }
 
-    /// Frees the first `retired` retired slots, to which no packet in flight may refer.
+    /// Frees the first `retired` retired slots. No packet in flight may refer to them.
     pub(crate) fn reuse(&mut self, retired: usize) {
         self.free.extend(self.retired.drain(..retired));
     }
@@ -130,7 +129,6 @@ struct TableUpdate {
 }
 
 impl Table {
-    /// Creates the state for route changes from an existing table, its routes and its groups.
     pub(crate) fn new(image: Arc<Image>, layout: Layout, routes: &[Route], groups: &[Group]) -> Self {
         let contents: Vec<Arc<[Piece]>> = groups.iter().map(|group| group.pieces.as_slice().into()).collect();
         let by_contents = contents.iter().cloned().zip(0..).collect();
@@ -212,8 +210,8 @@ impl Table {
         }
     }
 
-    /// Computes the table entries that change because of the new routes (step 1). The [`Rib`]
-    /// already contains these routes.
+    /// Computes the table entries that the new routes change. The [`Rib`] already contains these
+    /// routes.
     fn prepare(&self, mut dirty: Vec<(u32, u32)>) -> TableUpdate {
         dirty.sort_unstable();
         let mut update = TableUpdate::default();
@@ -275,8 +273,8 @@ impl Table {
         Ok(())
     }
 
-    /// Writes the new groups of 256 entries to the table and copies them to the devices (step 2).
-    /// Returns the indices of the groups. If the copy fails, all new groups are freed again.
+    /// Writes the new groups of 256 entries to the table and copies them to the devices. Returns
+    /// the indices of the groups. If the copy fails, all new groups are freed again.
     fn write(&mut self, update: &TableUpdate, running: &dyn Running) -> Result<Vec<u32>, Error> {
         let mut made = Vec::with_capacity(update.new_groups.len());
         let mut was_used = false;
@@ -300,7 +298,7 @@ impl Table {
         let sent = ranges.into_iter().try_for_each(|range| running.image_changed(range));
         let sent = sent.and_then(|()| if was_used { self.quiesce(running) } else { Ok(()) });
         if let Err(error) = sent {
-            // No entry of the table refers to these groups yet, so they can be freed after the
+            // No entry of the table refers to these groups yet, so they are free again after the
             // failure.
             made.iter().for_each(|group| drop(self.groups.slots.retire(*group)));
             return Err(error);
@@ -309,9 +307,9 @@ impl Table {
         Ok(made)
     }
 
-    /// Stores the changed entries and retires the groups that are no longer in use (steps 3 and 4).
-    /// The changes are in effect even if the copy to a device fails. The device then receives the
-    /// changes with the next batch.
+    /// Stores the changed entries and retires the groups that are no longer in use. The changes are
+    /// in effect even if the copy to a device fails. The device then receives the changes with the
+    /// next batch.
     fn publish(&mut self, update: &TableUpdate, made: &[u32], running: &dyn Running) -> Result<(), Error> {
         let (top, entry_bytes) = (self.layout.top(), self.layout.entry_bytes);
         let mut retired = Vec::new();
@@ -377,8 +375,6 @@ impl Table {
 
     fn entry(&self, block: u32) -> u32 {
         let at = self.layout.tbl24_offset + block as usize * self.layout.entry_bytes;
-        // [`Layout::top`] is the highest bit of an entry with the same size, so a 2-byte entry
-        // needs no conversion.
         match self.layout.entry_bytes {
             2 => self.image.load_u16(at).into(),
             _ => self.image.load_u32(at),

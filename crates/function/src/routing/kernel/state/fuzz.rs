@@ -8,7 +8,6 @@ impl State {
         if is_of_zebra { self.zebra_event(event) } else { self.event(event, family) }
     }
 
-    /// Computes the routes of all prefixes that changed. Each one leads to a next hop.
     pub(in crate::routing::kernel) fn check(&self) {
         for prefix in &self.dirty {
             if let Some(key) = self.hop_key(*prefix) {
