@@ -72,7 +72,6 @@ impl WorkColumns {
     /// If the packet does not exist.
     #[inline]
     pub fn run(&self, from: usize) -> Option<(u8, usize)> {
-        /// Number of values that are compared at a time.
         const BLOCK_KINDS: usize = 32;
         let kinds = &self.kinds[from..];
         let kind = kinds[0];
@@ -104,14 +103,13 @@ impl WorkColumns {
     /// Appends entries for `packets` packets, and returns them. The caller must write each entry.
     pub(crate) fn grow(&mut self, packets: usize) -> Slots<'_> {
         let first = self.kinds.len();
-        // All entries are created first, so that writing them needs no capacity check per packet.
+        // All entries are created first. Writing an entry then needs no capacity check.
         self.kinds.resize(first + packets, 0);
         self.values.resize(first + packets, 0);
         Slots { kinds: &mut self.kinds[first..], values: &mut self.values[first..] }
     }
 }
 
-/// Entries of appended packets, in both columns.
 pub(crate) struct Slots<'a> {
     kinds: &'a mut [u16],
     values: &'a mut [u64],

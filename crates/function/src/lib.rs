@@ -110,7 +110,7 @@ pub trait Function: Send + Sync {
     fn contract(&self) -> &'static Contract;
 
     /// Returns the table image, a block of bytes that contains the tables of the function. It uses
-    /// offsets instead of pointers, so that it has the same bytes on every device. It is empty if
+    /// offsets instead of pointers, and its bytes are thus the same on every device. It is empty if
     /// the kernel needs no tables.
     ///
     /// The function always returns the same image. If parts of the image change while packets flow,
@@ -161,8 +161,8 @@ pub trait Function: Send + Sync {
     /// at a time.
     ///
     /// `request` is the JSON object of the request, which contains `command` and its arguments. The
-    /// operator sees the returned value. The caller overwrites `request` after the call, so the
-    /// function must not copy or quote a secret key from it.
+    /// operator sees the returned value. The caller overwrites `request` after the call, because it
+    /// may contain a secret key. The function must not copy or quote such a key.
     ///
     /// # Errors
     /// Returns one sentence for the operator. The function is then unchanged.
@@ -224,8 +224,8 @@ pub trait Function: Send + Sync {
         Ok(())
     }
 
-    /// Writes the remaining output of the function. The engine calls the method once, after all
-    /// workers have ended and before it reads the counters for the last time.
+    /// Writes the remaining output of the function. The engine calls the method once. At that time,
+    /// all workers have ended, and the counters are not yet read for the last time.
     fn finish(&self) {}
 
     /// Returns the names of the function's tables and the numbers of their entries, such as routes

@@ -1,4 +1,4 @@
-//! Entries of declared tables, which are parsed from the lines of a file or the words of a command.
+//! Entries of declared tables. They are parsed from the lines of a file or from a command.
 
 use crate::dpi::patterns::{self, parse_pattern};
 use godwit_declare::generate::page::columns;
@@ -198,7 +198,6 @@ pub(super) fn scalar(field: &Field) -> Scalar {
     }
 }
 
-/// Writes a value in the byte order of memory.
 pub(super) fn store(bytes: &mut [u8], scalar: Scalar, words: Words) {
     let size = scalar.word_bytes();
     for (word, bytes) in words.iter().zip(bytes.chunks_mut(size)).take(scalar.words()) {
@@ -206,7 +205,6 @@ pub(super) fn store(bytes: &mut [u8], scalar: Scalar, words: Words) {
     }
 }
 
-/// Reads a value.
 fn load(bytes: &[u8], scalar: Scalar) -> Words {
     let size = scalar.word_bytes();
     let mut words = [0; 2];

@@ -42,7 +42,7 @@ impl Declared {
     /// Builds the tables of a declared function from its configuration.
     ///
     /// # Errors
-    /// Returns the first problem of the configuration or of a file of entries.
+    /// Returns the first problem of the configuration or of an entry file.
     pub(crate) fn new(declaration: &Declaration, values: &Values, context: &BuildContext<'_>) -> Result<Self, Error> {
         known("params", values.params.iter().map(|(name, value)| (name, value.span())), || {
             declaration.params.iter().map(|param| param.name.as_str()).collect()
@@ -165,7 +165,6 @@ fn params(
     Ok(bytes)
 }
 
-/// Returns the type of the stored values of a parameter.
 fn scalar(param: &Param) -> Scalar {
     match param.shape {
         ParamShape::Scalar(scalar) | ParamShape::List(scalar, _) => scalar,

@@ -14,7 +14,6 @@ pub(super) struct Rows {
     row_bytes: usize,
     capacity: usize,
     by_row: HashMap<Row, u32>,
-    /// Row in each place, with the number of entries that use it.
     taken: Vec<(Option<Row>, u32)>,
     free: VecDeque<u32>,
     retired: Vec<u32>,
@@ -117,12 +116,12 @@ impl Rows {
     }
 }
 
-/// State of the bytes of a row.
+/// Whether the contents of a row must be written to the table.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Written {
     /// Another entry refers to the same row, so the row is already written.
     Already,
-    /// The row takes a place that was never used.
+    /// The row takes memory that was never used.
     First,
     /// This row was in use before, so a device cache may contain its old contents.
     Again,

@@ -18,8 +18,7 @@ use crate::{BuildContext, Contract, Error, Function, Kind};
 
 pub use config::Config;
 
-/// Declarations from `kernels/dpi/dpi.h`: properties of the function, its verdicts and its drop
-/// reasons.
+/// Properties, verdicts and drop reasons of the function, as declared in `kernels/dpi/dpi.h`.
 pub use godwit_kernels::declared::dpi::*;
 pub use patterns::{parse as parse_patterns, parse_pattern};
 

@@ -1,18 +1,17 @@
 //! Tables of `dpi`, whose layout `kernels/dpi/dpi.h` shows. They form an Aho-Corasick automaton
-//! (Aho, Corasick, "Efficient String Matching", CACM 18(6), 1975). All failure links are resolved
-//! (section 6 of the paper), and transitions use classes of bytes.
+//! (Aho, Corasick, "Efficient String Matching", CACM 18(6), 1975). The failure links are merged
+//! into the transition table (section 6 of the paper).
 //!
-//! The patterns are sorted. Each state of the trie is then a range of patterns, and its children
-//! follow from the range without a map. States are created in order of depth. The row of a state
-//! starts as a copy of the row of its failure state, which has a lower depth and is complete. The
-//! children are then added. Each entry is written at most twice.
+//! The patterns are sorted, so each state of the trie is a range of patterns. States are created in
+//! order of depth. The row of a state starts as a copy of the row of its failure state, which has a
+//! lower depth and is complete. The children are then added. Each entry is written at most twice.
 //!
 //! The number of states is known in advance. States with a match are numbered from 0 upwards, and
 //! states without a match from the highest number downwards. No state is renumbered.
 //!
-//! Two bytes that no pattern contains behave in the same way and share a class. If the case of
-//! letters does not matter, the two cases of a letter share a class. Ignoring the case therefore
-//! costs the kernel nothing.
+//! Transitions use classes of bytes. All bytes that no pattern contains share a class, because they
+//! behave in the same way. The two cases of a letter share a class if the search ignores the case.
+//! Ignoring the case therefore costs the kernel nothing.
 
 use std::collections::VecDeque;
 
@@ -68,7 +67,7 @@ pub(crate) fn image(patterns: &[Vec<u8>], case: Case) -> Result<(Memory, usize),
         start: start * classes.count as u32,
         patterns: patterns.len() as u32,
         // The length of a pattern fits into 32 bits, because the automaton has at least one state
-        // per byte of the pattern.
+        // per pattern byte.
         longest_bytes: patterns.iter().map(Vec::len).max().unwrap_or(0) as u32,
         match_limit: (matches.len() * classes.count) as u32,
         matches_offset: matches_offset as u64,
@@ -125,8 +124,8 @@ fn sort(patterns: &[Vec<u8>], classes: &Classes) -> Vec<Sorted> {
     sorted
 }
 
-/// Returns the number of states of the trie. Each sorted pattern adds one state for every byte that
-/// it does not share with the beginning of the previous pattern.
+/// Returns the number of states of the trie. Each sorted pattern adds one state for each byte after
+/// its common prefix with the previous pattern.
 fn count_states(sorted: &[Sorted]) -> usize {
     let mut states = 1;
     let mut last: &[u8] = &[];
@@ -144,7 +143,7 @@ struct Automaton<'a> {
     /// offset of the next state's row, in little-endian byte order.
     rows: &'a mut [[u8; 4]],
     classes: u32,
-    /// Matches of the states from number 0 on.
+    /// Matches of each state with a match, indexed by the number of the state.
     matches: Vec<DpiMatch>,
     /// Lowest number so far of a state without a match. Such states are numbered downwards from the
     /// highest number.

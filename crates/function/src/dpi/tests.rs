@@ -151,8 +151,8 @@ fn more_than_a_table_has_room_for_is_an_error() {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(64))]
 
-    /// Generates patterns of few different letters, so that many patterns overlap, contain or equal
-    /// each other.
+    /// Generates patterns of few different letters. Many of these patterns overlap, contain or
+    /// equal each other.
     #[test]
     fn the_image_finds_what_a_comparison_finds(
         patterns in prop::collection::vec(prop::collection::vec(0x40u8..0x44, 1..6), 1..30),

@@ -19,8 +19,7 @@ use crate::{BuildContext, Contract, Error, Function, Kind};
 
 pub use config::Config;
 
-/// Declarations from `kernels/echo/echo.h`: properties of the function, its verdicts and its drop
-/// reasons.
+/// Properties, verdicts and drop reasons of the function, as declared in `kernels/echo/echo.h`.
 pub use godwit_kernels::declared::echo::*;
 
 /// Offset of the port number in the frame, in bytes. The port number follows the Ethernet header,

@@ -198,7 +198,7 @@ impl Reassembler {
         self.expired.drain(..).filter(|(held, _)| *held > 0)
     }
 
-    /// Gives up packets that have timed out.
+    /// Drops the packets that have timed out.
     pub fn expire(&mut self, now_ns: u64) {
         while let Some((key, since_ns)) = self.oldest()
             && since_ns.saturating_add(self.limits.timeout_ns) <= now_ns
@@ -207,7 +207,7 @@ impl Reassembler {
         }
     }
 
-    /// Gives up all packets.
+    /// Drops all packets.
     pub fn expire_all(&mut self) {
         while let Some((key, _)) = self.oldest() {
             self.give_up(&key, Refusal::Timeout);

@@ -8,8 +8,8 @@ const HEADER_BYTES: usize = 20;
 const HEADER_BYTES_MAX: usize = 60;
 const MORE_FRAGMENTS: u16 = 0x2000;
 const OFFSET: u16 = 0x1fff;
-/// Bit in the type of an IPv4 option that requires a copy of the option in every fragment (RFC 791,
-/// section 3.1).
+/// Bit in the type of an IPv4 option. If it is set, every fragment needs a copy of the option (RFC
+/// 791, section 3.1).
 const OPTION_COPIED: u8 = 0x80;
 
 /// Division of an IPv4 packet into fragments.
@@ -178,8 +178,8 @@ mod tests {
             offset in 0u16..1000,
             more: bool,
         ) {
-            // The packet has a record route option, which is not copied into later fragments, and a
-            // security option, which is copied.
+            // The packet has a record route option and a security option. Only the security option
+            // is copied into later fragments.
             let mut list = vec![7, 4, 4, 0, 130, 4, 1, 2];
             list.resize(4 * options.max(2), 1);
             let options = if options == 0 { &[][..] } else { &list[..] };

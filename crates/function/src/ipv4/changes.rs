@@ -1,8 +1,8 @@
 //! Changes to next hops while kernels look up routes. The routes themselves change in the table of
 //! [`crate::tables::lpm4`].
 //!
-//! The slot of a removed next hop is reused only after all packets that may have read its old
-//! contents have left.
+//! The slot of a removed next hop is not reused at once. All packets that may have read its old
+//! contents must leave first.
 
 use std::ops::Range;
 use std::sync::Arc;

@@ -61,7 +61,7 @@ impl Config {
         })
     }
 
-    /// Returns the source of tracked routes if one is configured.
+    /// Returns the configured source of routes that the function follows.
     pub(super) fn kernel_routes(&self, context: &BuildContext<'_>) -> Result<Option<KernelRoutes>, Error> {
         self.follow.as_ref().map(|follow| follow.resolve(context)).transpose()
     }

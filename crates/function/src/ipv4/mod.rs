@@ -26,8 +26,7 @@ use crate::{BuildContext, Contract, Error, Function, HostHalf, Kind, Running};
 
 pub use config::Config;
 
-/// Declarations from `kernels/ipv4/ipv4.h`: properties of the function, its verdicts and its drop
-/// reasons.
+/// Properties, verdicts and drop reasons of the function, as declared in `kernels/ipv4/ipv4.h`.
 pub use godwit_kernels::declared::ipv4::*;
 /// Maximum number of routes in a table.
 pub const ROUTES_MAX: usize = crate::tables::lpm4::ROUTES_MAX;
@@ -44,8 +43,8 @@ pub type Route = crate::tables::lpm4::Route;
 pub struct Spare {
     /// Number of next hops.
     pub next_hops: usize,
-    /// Number of groups. Two /24 address blocks can refer to the same group if routes longer than
-    /// /24 divide both blocks in the same way.
+    /// Number of groups. Two /24 address blocks share a group if routes longer than /24 divide both
+    /// blocks in the same way.
     pub groups: usize,
 }
 
@@ -107,8 +106,7 @@ impl Ipv4 {
         Self::with_room(routes, next_hops, Vec::new(), Spare::default())
     }
 
-    /// Creates a table in the same way as [`Ipv4::new`], but with names of the next hops and a
-    /// chosen spare capacity.
+    /// Creates a table like [`Ipv4::new`], with names of the next hops and a chosen spare capacity.
     ///
     /// # Errors
     /// Returns the same errors as [`Ipv4::new`].
@@ -146,9 +144,9 @@ impl Ipv4 {
         })
     }
 
-    /// Returns the index of the next hop for the longest prefix that covers `address` (in host byte
-    /// order). The search uses the table of the reference implementation instead of the kernel's
-    /// table.
+    /// Returns the index of the next hop for the longest prefix that covers `address`, which is in
+    /// host byte order. The search uses the table of the reference implementation instead of the
+    /// kernel's table.
     pub fn lookup_ref(&self, address: u32) -> Option<u32> {
         self.with_reference(|reference| reference.prefixes.lookup(address))
     }

@@ -16,7 +16,7 @@ use super::{
 use crate::routes::Address;
 use crate::routing::NextHop;
 
-/// Next hop of each route. There is one map per prefix length, from the prefix to its next hop.
+/// Routes in one map per prefix length. Each map leads from a prefix to its next hop.
 #[derive(Debug)]
 pub(super) struct Prefixes([BTreeMap<u32, u32>; 33]);
 
@@ -76,8 +76,8 @@ pub(super) fn run_ref(
     let (adjacency, is_resolved) = match next_hops[next_hop as usize] {
         NextHop::Unreachable => return Outcome::verdict(VERDICT_NO_ROUTE),
         NextHop::Blackhole => return Outcome::drop(DROP_BLACKHOLE),
-        // A packet for the router itself is delivered even if its TTL would not allow the router to
-        // forward it (RFC 1812, section 5.3.1).
+        // A packet for the router itself is delivered even if its TTL is too low to forward it (RFC
+        // 1812, section 5.3.1).
         NextHop::Local => return Outcome { value: next_hop, ..Outcome::verdict(VERDICT_LOCAL) },
         NextHop::Forward(adjacency) => (adjacency, true),
         NextHop::Unresolved(adjacency) => (adjacency, false),

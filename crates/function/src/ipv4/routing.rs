@@ -9,7 +9,6 @@ use crate::routing::{Family, NextHop, Prefix, RouteChange, Routing, Unchanged};
 use crate::tables::lpm4::Change;
 use crate::{Error, Running};
 
-/// Locked table in the form that allows changes.
 struct Changing<'a>(MutexGuard<'a, Table>);
 
 impl Changing<'_> {

@@ -355,8 +355,7 @@ fn shares_groups_between_blocks_with_the_same_pieces() {
     let groups = |routes| Ipv4::with_room(routes, next_hops(2), Vec::new(), room).unwrap().image.load_u32(12);
     assert_eq!(groups((0..1000).map(|block| route(block << 8 | 7, 32, 0)).collect()), 1);
     assert_eq!(groups((0..1000).map(|block| route(block << 8 | 7, 32, block % 2)).collect()), 2);
-    // A longer prefix needs no group if its next hop is the same as the next hop of the shorter
-    // prefix.
+    // A longer prefix needs no group if the shorter prefix has the same next hop.
     assert_eq!(groups(vec![route(0x0a00_0000, 8, 1), route(0x0a01_0280, 25, 1)]), 0);
 }
 
@@ -367,7 +366,7 @@ fn rejects_more_routes_than_the_maximum() {
     assert!(error.to_string().contains("67108864"), "{error}");
 }
 
-/// Generates routes with few different addresses and all prefix lengths, so that many prefixes
+/// Generates routes with few different addresses and all prefix lengths. Many of these prefixes
 /// contain, touch or equal each other.
 fn crowded_routes() -> impl Strategy<Value = Vec<Route>> {
     let address = prop_oneof![

@@ -46,7 +46,7 @@ pub(super) struct Changer {
     image: Arc<Image>,
     layout: Layout,
     rib: Rib,
-    /// For each entry of the root table, the next hop of the longest route that covers all
+    /// Next hop for each entry of the root table. It belongs to the longest route that covers all
     /// addresses of the entry.
     covering: Vec<u32>,
     lines: Lines,

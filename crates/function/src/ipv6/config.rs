@@ -42,7 +42,7 @@ pub struct Config {
 const SPARE_MAX: usize = 1 << 23;
 
 impl Config {
-    /// Returns the source of tracked routes if one is configured.
+    /// Returns the configured source of routes that the function follows.
     pub(super) fn kernel_routes(&self, context: &BuildContext<'_>) -> Result<Option<KernelRoutes>, Error> {
         self.follow.as_ref().map(|follow| follow.resolve(context)).transpose()
     }

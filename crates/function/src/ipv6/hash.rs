@@ -1,15 +1,15 @@
-//! Table of routes as hash tables that are searched by prefix length (Waldvogel, Varghese, Turner,
-//! Plattner, "Scalable High Speed IP Routing Lookups", SIGCOMM 1997). `kernels/ipv6/lookup.h` shows
-//! its layout.
+//! Routes in hash tables that are searched by prefix length (Waldvogel, Varghese, Turner, Plattner,
+//! "Scalable High Speed IP Routing Lookups", SIGCOMM 1997). `kernels/ipv6/lookup.h` shows the
+//! layout.
 //!
-//! A lookup tries the lengths of a *rope* (a sequence of prefix lengths), one after another, until
-//! it finds a key. The key that it finds has its own rope, with which the search continues. A
+//! A *rope* is a sequence of prefix lengths. A lookup tries the lengths of a rope, one after
+//! another, until it finds a key. That key has another rope, with which the search continues. A
 //! search for a long prefix must therefore find a key at each length that it tries first. Where
 //! there is no route, the table holds a *marker*, which carries the entry of the best shorter
 //! prefix.
 //!
 //! Each length in a rope halves the number of remaining prefixes, and not the number of remaining
-//! lengths. This order is faster because half of the prefixes of a real table are /48s.
+//! lengths. This order is faster, because half of the prefixes in a real table are /48s.
 
 use std::hash::{BuildHasher, RandomState};
 
@@ -34,7 +34,6 @@ struct Key {
     entry: u32,
 }
 
-/// Record of a hash table.
 #[derive(Clone, Copy, Debug)]
 struct Record {
     key: Key,

@@ -17,7 +17,7 @@ pub(super) struct Run {
 pub(super) struct Lines {
     next: u32,
     end: u32,
-    /// First lines of all free line sequences, grouped by the length of the sequence.
+    /// Index of the first line of each free sequence, grouped by the length of the sequence.
     free: BTreeMap<u32, Vec<u32>>,
     free_count: usize,
 }

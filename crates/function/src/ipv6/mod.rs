@@ -32,8 +32,7 @@ use crate::{BuildContext, Contract, Error, Function, HostHalf, Kind, Running};
 
 pub use config::Config;
 
-/// Declarations from `kernels/ipv6/ipv6.h`: properties of the function, its verdicts and its drop
-/// reasons.
+/// Properties, verdicts and drop reasons of the function, as declared in `kernels/ipv6/ipv6.h`.
 pub use godwit_kernels::declared::ipv6::*;
 
 /// Registration of the function kind `ipv6`.
@@ -112,8 +111,7 @@ impl Ipv6 {
         Self::with_room(routes, next_hops, Vec::new(), form, Spare::default())
     }
 
-    /// Creates a table in the same way as [`Ipv6::new`], but with names of the next hops and a
-    /// chosen spare capacity.
+    /// Creates a table like [`Ipv6::new`], with names of the next hops and a chosen spare capacity.
     ///
     /// # Errors
     /// Returns the same errors as [`Ipv6::new`].

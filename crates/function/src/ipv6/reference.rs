@@ -20,7 +20,7 @@ use crate::routing::NextHop;
 /// Number of bytes of a hop-by-hop options header that are processed. Later options are ignored.
 const OPTION_BYTES: usize = 64;
 
-/// Next hop of each route. There is one map per prefix length, from the prefix to its next hop.
+/// Routes in one map per prefix length. Each map leads from a prefix to its next hop.
 #[derive(Debug)]
 pub(super) struct Prefixes(Vec<BTreeMap<u128, u32>>);
 
@@ -67,8 +67,8 @@ pub(super) fn run_ref(
     if is_martian(source, destination) {
         return Outcome::drop(DROP_MARTIAN);
     }
-    // Packets to link-local unicast addresses and to multicast addresses of link scope do not leave
-    // the link (RFC 4291, sections 2.5.6 and 2.7).
+    // Packets to link-local addresses do not leave the link, and neither do packets to multicast
+    // addresses of link scope (RFC 4291, sections 2.5.6 and 2.7).
     if destination.is_unicast_link_local() || destination.is_multicast() {
         return Outcome::verdict(VERDICT_LINK_LOCAL);
     }
@@ -87,8 +87,8 @@ pub(super) fn run_ref(
     let (adjacency, is_resolved) = match next_hops[next_hop as usize] {
         NextHop::Unreachable => return Outcome::verdict(VERDICT_NO_ROUTE),
         NextHop::Blackhole => return Outcome::drop(DROP_BLACKHOLE),
-        // A packet for this machine is delivered even if its hop limit is 0 (RFC 8200, section 3)
-        // or its source is a link-local address.
+        // A packet for this machine is delivered even if its hop limit is 0 (RFC 8200, section 3).
+        // Its source may also be a link-local address.
         NextHop::Local => return Outcome { value: next_hop, ..Outcome::verdict(VERDICT_LOCAL) },
         NextHop::Forward(adjacency) => (adjacency, true),
         NextHop::Unresolved(adjacency) => (adjacency, false),

@@ -74,8 +74,8 @@ impl Rib {
 /// The first interval begins at `start`. Adjacent intervals have different next hops.
 pub(super) fn intervals(start: u128, outside: u32, routes: impl Iterator<Item = Route>) -> Vec<Interval> {
     let mut intervals = vec![Interval { start, next_hop: outside }];
-    // This stack holds one element for each route that covers the current address: the last address
-    // and the next hop of the route. The longest prefix is on top.
+    // This stack holds the last address and the next hop of each route that covers the current
+    // address. The longest prefix is on top.
     let mut covering: Vec<(u128, u32)> = Vec::new();
     let leave = |covering: &mut Vec<(u128, u32)>, intervals: &mut Vec<Interval>, until: Option<u128>| {
         while let Some(&(last, _)) = covering.last()

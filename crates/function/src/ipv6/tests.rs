@@ -351,7 +351,7 @@ fn finds_many_hosts_in_one_prefix_and_many_prefixes_in_one_block() {
     check(&nets, &[net, net | 1]);
 }
 
-/// Generates routes with few different addresses and all prefix lengths, so that many prefixes
+/// Generates routes with few different addresses and all prefix lengths. Many of these prefixes
 /// contain, touch or equal each other.
 fn crowded_routes() -> impl Strategy<Value = Vec<Route>> {
     let address = prop_oneof![

@@ -171,8 +171,8 @@ fn tree(pieces: &[Piece], writer: &mut dyn Writer) -> Result<u32, Full> {
     bucket(&below, writer)
 }
 
-/// Returns the height of a search tree of buckets for `pieces` key ranges, and the number of lines
-/// that the tree needs.
+/// Returns the height of a search tree of buckets, and the number of lines that it needs. `pieces`
+/// is the number of key ranges in the tree.
 fn tree_size(pieces: usize) -> (u32, usize) {
     let (mut levels, mut lines, mut count) = (0, 0, pieces);
     while count > 1 {

@@ -10,7 +10,7 @@ use godwit_packet::Image;
 use super::Form;
 use super::lines::Run;
 
-/// Mask of the bits of an entry that hold its tag.
+/// Mask of the tag bits in an entry.
 const TAG: u32 = 3 << 30;
 
 /// Memory of a table, from which a lookup reads words. The argument `at` is the offset of a word in

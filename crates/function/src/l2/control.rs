@@ -1,12 +1,13 @@
-//! State of the switch outside the workers. It contains the known addresses, and writes the table
-//! that kernels read. Only one thread at a time uses it.
+//! State of the switch that belongs to no worker. It contains the known addresses, and writes the
+//! table that kernels read. Only one thread at a time uses it.
 //!
 //! The ageing of addresses needs no writes while packets are processed. An entry is *fresh* if a
-//! frame from its address arrived recently. Kernels send no notices for fresh entries. The control
-//! side periodically clears the flag, and the next frame from the address causes a notice that sets
-//! the flag again. An entry whose flag stays clear for the ageing time is removed. An address
-//! therefore leaves the table after at least the ageing time since its last frame. It stays for at
-//! most a quarter of the ageing time longer.
+//! frame from its address arrived recently. Kernels request no reports for fresh entries. The
+//! ageing process periodically clears the flag. The next frame from the address then causes a
+//! report that sets the flag again. An entry whose flag stays clear for the ageing time is removed.
+//!
+//! An address therefore stays for at least the ageing time after its last frame, and for at most a
+//! quarter of the ageing time longer.
 
 use std::collections::HashMap;
 use std::sync::atomic::Ordering;

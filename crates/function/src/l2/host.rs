@@ -1,5 +1,5 @@
-//! Work of the switch that each worker does on the CPU. After the kernel, it adds and removes VLAN
-//! tags, and reports source addresses to the housekeeping thread.
+//! CPU part of the switch on each worker. After the kernel, it adds and removes VLAN tags, and
+//! reports source addresses to the housekeeping thread.
 //!
 //! Each worker reports source addresses through a bounded queue and never waits. If the queue is
 //! full, a report is dropped and counted, and the next frame from the same source causes another
@@ -17,10 +17,9 @@ use godwit_wire::{Ethernet, MacAddress};
 use super::{FLAGS, NOTICE, SET, key, tags};
 use crate::{HostHalf, Work};
 
-/// Number of notices that the queue of a worker has room for.
+/// Capacity of a worker's queue, in reports.
 pub(super) const QUEUE: usize = 4096;
-/// Number of recent reports that a worker remembers, so that it does not repeat them. It must be a
-/// power of two.
+/// Number of recent reports that a worker remembers and does not repeat. It must be a power of two.
 const RECENT: usize = 1024;
 
 /// Report of a worker that a frame with the source address `key` arrived on `port`.
@@ -88,8 +87,8 @@ impl NoticeSender {
             Ok(()) => *recent = (notice, round),
             Err(_) => {
                 self.unheard += 1;
-                // All workers share one counter. Each worker updates it rarely, so that the workers
-                // do not contend for its cache line when many reports are lost.
+                // All workers share one counter. Each worker updates it rarely, because many
+                // updates would contend for its cache line.
                 if self.unheard.is_power_of_two() || self.unheard.is_multiple_of(1024) {
                     self.publish_unheard();
                 }
@@ -108,7 +107,7 @@ impl Drop for NoticeSender {
     }
 }
 
-/// Work of the switch that one worker does on the CPU.
+/// CPU part of the switch on one worker.
 pub(super) struct Host {
     sender: NoticeSender,
 }

@@ -40,8 +40,7 @@ use toml::de::DeTable;
 
 use crate::{BuildContext, Contract, Error, Function, HostHalf, Kind, Running};
 
-/// Declarations from `kernels/l2/l2.h`: properties of the function, its verdicts and its drop
-/// reasons.
+/// Properties, verdicts and drop reasons of the function, as declared in `kernels/l2/l2.h`.
 pub use godwit_kernels::declared::l2::*;
 
 use config::Config;
@@ -123,7 +122,7 @@ impl L2 {
     }
 }
 
-/// Builds the switch as a value of type [`L2`], so that the caller can use [`L2::learn_all`].
+/// Builds the switch as a value of type [`L2`], which has the method [`L2::learn_all`].
 ///
 /// # Errors
 /// Returns an error if the configuration is not valid.

@@ -43,7 +43,6 @@ impl Hash {
         Ok(Self::of(random()?, bucket_bits))
     }
 
-    /// Creates a hash from nine words.
     pub(super) fn of(words: [u64; 9], bucket_bits: u32) -> Self {
         let [a, b, c, d, e, f, g, h, second] = words;
         Self {
@@ -106,7 +105,6 @@ impl Table {
 
 #[cfg(test)]
 impl Table {
-    /// Creates a table from its words.
     pub(super) fn of_words(hash: Hash, words: Vec<u64>) -> Self {
         Self { hash, cuckoo: Cuckoo::of_words(hash.geometry, words) }
     }

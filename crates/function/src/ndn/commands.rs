@@ -334,8 +334,8 @@ fn next_hop(
     }
     upload(written, running)?;
     // There are two copies of each next hop, and a change writes the unused copy. Earlier lookups
-    // may still use the old copy. This command waits for these lookups, so that the next change can
-    // overwrite the old copy.
+    // may still use the old copy. The next change overwrites the old copy, so this command waits
+    // for these lookups.
     running.quiesce()?;
     Ok(json!({ "next_hops": requested.len() }))
 }

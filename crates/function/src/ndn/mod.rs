@@ -27,8 +27,7 @@ use crate::{BuildContext, Contract, Error, Function, Kind, Running};
 
 pub use config::Config;
 
-/// Declarations from `kernels/ndn/ndn.h`: properties of the function, its verdicts and its drop
-/// reasons.
+/// Properties, verdicts and drop reasons of the function, as declared in `kernels/ndn/ndn.h`.
 pub use godwit_kernels::declared::ndn::*;
 pub use names::{NAME_BYTES_MAX, Names, parse as parse_names};
 pub use shape::{Probes, probes};

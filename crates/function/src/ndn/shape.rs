@@ -20,7 +20,7 @@ pub(super) struct Shape {
     pub(super) guide: u32,
     /// Number of names and guides.
     pub(super) entries: usize,
-    /// Total size of the records of all names and guides, in units of 64 bytes.
+    /// Total size of all records, in units of 64 bytes.
     pub(super) units: usize,
 }
 

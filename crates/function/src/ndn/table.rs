@@ -47,7 +47,6 @@ const NEXT_HOP_BYTES: usize = size_of::<NdnNextHop>();
 /// overflow into an additional bucket.
 const BUCKET_LOAD: usize = 4;
 
-/// Offsets of words in the table.
 const DEFAULT_NEXT_HOP: usize = std::mem::offset_of!(NdnImage, default_next_hop);
 const DEPTHS: usize = std::mem::offset_of!(NdnImage, depths);
 const NEXT: usize = std::mem::offset_of!(NdnBucket, next);
@@ -161,8 +160,7 @@ impl Table {
         self.publish_u32(valid_copy_at, copy, written);
     }
 
-    /// Returns the index of the next hop for exactly this name, or `None` if the name is not in the
-    /// table.
+    /// Returns the index of the next hop for exactly this name, if the name is in the table.
     pub(super) fn next_hop(&self, name: &[u8]) -> Option<u32> {
         let next_hop = match name.len() {
             0 => self.u32_at(DEFAULT_NEXT_HOP),
@@ -282,8 +280,8 @@ impl Table {
         }
     }
 
-    /// Adds the number of components of a name to the record of its guide. Creates the guide if it
-    /// does not exist.
+    /// Adds the length of a name to the record of the name's guide. Creates the guide if it does
+    /// not exist.
     fn add_to_guide(&mut self, guide: &[u8], depth: u32, written: &mut Written) -> Result<(), Error> {
         let bit = 1 << (depth - self.header.guide - 1);
         let Some(found) = self.find(guide) else {

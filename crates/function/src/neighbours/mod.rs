@@ -41,13 +41,13 @@ pub(crate) const RETRY_NS: u64 = SECOND_NS;
 /// Number of unanswered requests after which a station counts as silent (MAX_MULTICAST_SOLICIT and
 /// MAX_UNICAST_SOLICIT of RFC 4861, section 10).
 pub(crate) const REQUESTS_MAX: u8 = 3;
-/// Time after the last frame from a station until another request is sent to the station, in
-/// nanoseconds (REACHABLE_TIME of RFC 4861, section 10).
+/// Time after the last frame from a station until the station is asked again, in nanoseconds
+/// (REACHABLE_TIME of RFC 4861, section 10).
 pub(crate) const REACHABLE_NS: u64 = 30 * SECOND_NS;
 /// Pause before a silent station is asked again.
 pub(crate) const SILENCE_NS: u64 = 3 * SECOND_NS;
 /// Time between a station's answer and the use of its address by routes, in nanoseconds. Packets
-/// that were held for the station leave first, so that later packets do not overtake them.
+/// that were held for the station leave in this time, and later packets do not overtake them.
 pub(crate) const SETTLE_NS: u64 = 20 * MILLISECOND_NS;
 /// Minimum interval between two checks of due entries.
 const LOOK_NS: u64 = 5 * MILLISECOND_NS;
@@ -243,8 +243,8 @@ impl Neighbours {
         settled
     }
 
-    /// Returns four counters: requests sent, addresses learned, stations that did not answer, and
-    /// stations removed from the table to make room.
+    /// Returns the counters of requests sent, of addresses learned, of stations without an answer,
+    /// and of stations removed from the table to make room.
     pub(crate) fn counts(&self) -> [u64; 4] {
         self.lock().counts()
     }

@@ -28,7 +28,7 @@ pub(super) struct Table {
     /// Stations, each with the time of its next action. An item is valid if its time equals the
     /// station's [`Entry::timer_ns`].
     timers: BinaryHeap<Reverse<(u64, Station)>>,
-    /// State of each port on which stations are.
+    /// State of each port with stations.
     ports: Vec<Port>,
     /// Rate limit for new stations, one for each ingress port.
     senders: Vec<Bucket>,
@@ -149,8 +149,8 @@ impl Table {
         let port = &mut ports[usize::from(station.0)];
         port.count += 1;
         port.unanswered.push_back((item, station));
-        // At least half of the examined items were appended since the previous cleanup, so the
-        // average cost per item is constant.
+        // At least half of the examined items are newer than the previous cleanup, so the average
+        // cost per item is constant.
         if port.unanswered.len() > 2 * port.count.max(UNANSWERED_MAX) {
             port.unanswered.retain(|(item, station)| stations.get(station).is_some_and(|entry| entry.is_item(*item)));
         }
@@ -300,9 +300,9 @@ impl Entry {
                 (Action::Silent, true, SILENCE_NS)
             }
             Phase::Silent if !self.is_kept => (Action::Forget, false, 0),
-            // A station that no longer answers may have a new Ethernet address, so the request is
-            // sent to all stations of the link. The requests to a gateway are repeated after a
-            // pause.
+            // A station that no longer answers may have a new Ethernet address. The request is
+            // therefore sent to all stations of the link. The requests to a gateway are repeated
+            // after a pause.
             Phase::Known { .. } | Phase::Silent => {
                 self.phase = Phase::Resolving { requests: 1 };
                 (Action::Request(None), true, RETRY_NS)

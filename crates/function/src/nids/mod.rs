@@ -39,8 +39,7 @@ use output::Output;
 use published::Published;
 use rules::Rules;
 
-/// Declarations from `kernels/nids/nids.h`: properties of the function, its verdicts and its drop
-/// reasons.
+/// Properties, verdicts and drop reasons of the function, as declared in `kernels/nids/nids.h`.
 pub use godwit_kernels::declared::nids::*;
 
 /// Statistics that become the first counters of this function. A counter with several names is the
@@ -112,8 +111,8 @@ impl Function for Nids {
     fn host_half(&self, worker: usize, workers: usize) -> Option<Box<dyn HostHalf>> {
         let (rules, follower) = self.rules.current();
         let mut inspector = Inspector::new(rules, self.settings_of(workers));
-        // The upper bits of a flow number hold the number of the worker, so that the flows of all
-        // workers have different numbers.
+        // The upper bits of a flow number hold the worker number. Flows of different workers thus
+        // have different numbers.
         inspector.number_flows_from((worker as u64) << 48 | 1);
         let sender = self.output.as_ref().map(Output::sender);
         let counters = self.published.worker(worker);

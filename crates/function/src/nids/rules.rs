@@ -43,7 +43,7 @@ pub(super) struct Rules {
     reloads: AtomicU64,
 }
 
-/// State with which a worker notices new rules.
+/// Lets a worker notice new rules.
 pub(super) struct Follower {
     current: Arc<ArcSwap<Current>>,
     /// Number of the version of the rules that the worker has.

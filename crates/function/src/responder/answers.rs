@@ -41,8 +41,8 @@ fn mac(bytes: &[u8]) -> Option<MacAddress> {
 }
 
 /// Returns the source MAC address for the answer to a frame. It is usually the destination address
-/// of the frame. A group address must not be a source address (IEEE 802.3, section 3.2.3), so the
-/// address of the interface replaces it.
+/// of the frame. A group address must not be a source address (IEEE 802.3, section 3.2.3). The
+/// answer then has the address of the interface.
 fn own_mac(settings: &Settings, port: u16, frame: &[u8]) -> Option<MacAddress> {
     let destination = mac(frame)?;
     if destination.is_multicast() { Some(settings.interface(port)?.mac) } else { Some(destination) }
@@ -85,8 +85,8 @@ fn echo4(settings: &Settings, port: u16, frame: &[u8], at: usize) -> Option<Vec<
     let total = usize::from(packet.total_bytes());
     let icmp = packet.payload();
     let is_ours = settings.has(packet.destination().into());
-    // Packets with IP options are not answered, because the reply would have to reverse a recorded
-    // route or a source route.
+    // Packets with IP options are not answered. The reply would have to reverse a recorded route or
+    // a source route.
     let is_plain = header_bytes == IPV4_BYTES && !packet.is_fragment() && packet.protocol() == protocol::ICMP;
     if !is_ours || !is_plain || icmp.len() < 8 || icmp[..2] != [8, 0] || packet.verify_checksum().is_err() {
         return None;

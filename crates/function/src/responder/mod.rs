@@ -38,8 +38,8 @@ use crate::{BuildContext, Contract, Error, Function, HostHalf, Kind, Notice};
 pub use config::Config;
 
 use config::Settings;
-/// Declarations from `kernels/responder/responder.h`: properties of the function, its verdicts and
-/// its drop reasons.
+/// Properties, verdicts and drop reasons of the function, as declared in
+/// `kernels/responder/responder.h`.
 pub use godwit_kernels::declared::responder::*;
 
 /// Registration of the function kind `responder`.

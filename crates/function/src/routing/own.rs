@@ -1,5 +1,5 @@
-//! Addresses of the router itself. It accepts only frames that are sent to its MAC addresses. A
-//! packet that arrives with one of its IP addresses as source is forged, or has looped back.
+//! Addresses of the router itself. The router accepts only frames to its MAC addresses. A packet
+//! that arrives with one of its IP addresses as source is forged, or has looped back.
 
 use std::collections::BTreeSet;
 use std::net::IpAddr;
@@ -32,8 +32,9 @@ impl OwnAddresses {
         Self { stations, addresses: Mutex::new(addresses), version: AtomicU64::new(0) }
     }
 
-    /// Collects the addresses of the router from its routes and next hops. They are the source MAC
-    /// addresses of the next hops, and the addresses of the host routes to the router itself.
+    /// Collects the addresses of the router from its routes and next hops. The MAC addresses are
+    /// the source addresses of the next hops. The IP addresses are those of the host routes to the
+    /// router itself.
     pub(crate) fn of_routes(next_hops: &[NextHop], host_routes: impl Iterator<Item = (IpAddr, u32)>) -> Self {
         let forwarding = next_hops.iter().filter_map(NextHop::adjacency);
         let stations: BTreeSet<_> = forwarding.map(|adjacency| (adjacency.port, adjacency.source.0)).collect();

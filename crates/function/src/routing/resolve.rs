@@ -39,8 +39,8 @@ pub(crate) struct DynamicNextHop {
 #[derive(Debug)]
 pub(crate) struct Resolver {
     dynamic: Vec<DynamicNextHop>,
-    /// Neighbour table for each dynamic next hop. The list is set once, after all functions are
-    /// built.
+    /// Neighbour table for each next hop whose address is resolved. The list is set once, after all
+    /// functions are built.
     tables: OnceLock<Vec<Arc<Neighbours>>>,
     state: Mutex<State>,
 }
@@ -57,7 +57,8 @@ struct State {
 }
 
 impl Resolver {
-    /// Creates a resolver for dynamic next hops. Returns `None` if there are none.
+    /// Creates a resolver for next hops without configured Ethernet addresses. Returns `None` if
+    /// there are no such next hops.
     pub(crate) fn new(dynamic: Vec<DynamicNextHop>) -> Option<Self> {
         (!dynamic.is_empty()).then(|| Self { dynamic, tables: OnceLock::new(), state: Mutex::default() })
     }
@@ -111,8 +112,8 @@ impl Resolver {
         Ok(())
     }
 
-    /// Returns the contents of the dynamic next hop `index`. `address` is the Ethernet address of
-    /// the station, or `None` if it is unknown.
+    /// Returns the contents of the dynamic next hop with the given index. `address` is the Ethernet
+    /// address of the station, or `None` if it is unknown.
     fn next_hop(&self, index: usize, address: Option<MacAddress>) -> NextHop {
         let adjacency = self.dynamic[index].adjacency;
         let tables = self.tables.get().map_or(&[][..], Vec::as_slice);

@@ -16,8 +16,8 @@ use crate::{BuildContext, Contract, Error, Function, Kind};
 
 pub use config::Config;
 
-/// Declarations from `kernels/template/template.h`: properties of the function, its verdicts and
-/// its drop reasons.
+/// Properties, verdicts and drop reasons of the function, as declared in
+/// `kernels/template/template.h`.
 pub use godwit_kernels::declared::template::*;
 
 /// Registration of the function kind `template`.

@@ -13,7 +13,6 @@ use crate::declared::entry::{Change, Format, Key, Masked, Row};
 use crate::declared::rows::Rows;
 use crate::{Error, Running};
 
-/// Number of words that a key takes in a block.
 const WORDS: usize = 5;
 /// Size in bytes of a hash table header, of a slot and of a block head.
 const LINE_BYTES: usize = 64;

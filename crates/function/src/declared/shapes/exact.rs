@@ -12,7 +12,7 @@ use crate::declared::entry::{Change, Key, Row};
 use crate::tables::exact::{BUCKET_SLOTS, Cuckoo, Geometry, Permutation, Waves, capacity_of, random};
 use crate::{Error, Running};
 
-/// Maximum size of a table, as the binary logarithm of the number of buckets.
+/// Binary logarithm of the maximum number of buckets.
 const BUCKET_BITS_MAX: u32 = 28;
 
 struct Exact {
@@ -72,7 +72,6 @@ pub(super) fn plan(table: &Table, packing: Packing, entries: &[(Key, Row)]) -> R
 }
 
 impl Exact {
-    /// Returns the bits of a row in an entry.
     fn value(&self, row: &[u8]) -> u64 {
         self.fields.iter().fold(0, |value, &(shift, _, offset, size)| {
             let word = row[offset..offset + size].iter().rev().fold(0, |word, byte| word << 8 | u64::from(*byte));

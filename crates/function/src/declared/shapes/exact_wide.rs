@@ -18,7 +18,7 @@ const BUCKET_BITS_MIN: u32 = 8;
 const BUCKET_BITS_MAX: u32 = 28;
 /// Number of the lowest tag bit in an entry of the hash table. The tag is a part of the key's hash.
 const TAG_SHIFT: u32 = 64 - TAG_BITS;
-/// Number of the lowest bit of the record index in an entry of the hash table.
+/// Number of the lowest bit that holds the record index in a hash table entry.
 const RECORD_SHIFT: u32 = 2;
 /// Maximum number of table entries with the same tag, which is a part of the key's hash. The kernel
 /// calls this constant `GW_EXACT_PROBES`.
@@ -134,7 +134,7 @@ impl ExactWide {
             running.image_changed(range)?;
         }
         if again {
-            // A device may have the old bytes of a record in a cache.
+            // A device cache may contain the old contents of a record.
             running.quiesce()?;
         }
         Ok(taken)

@@ -202,7 +202,7 @@ fn enforces_each_limit() {
     add(&mut reassembler, &parts[0], 0).unwrap();
     assert_eq!(add(&mut reassembler, &parts[2], 0), Err(Refusal::Limit));
     assert_eq!(reassembler.take_expired().collect::<Vec<_>>(), [(1, Refusal::Limit)]);
-    // If there are too many packets, the oldest one is given up.
+    // The oldest packet is dropped if there are too many packets.
     let mut reassembler = Reassembler::new(Limits { packets: 2, ..LIMITS });
     for identification in 0..3 {
         let part = &fragments(&ipv4(identification, &[7; 2400]), 820, false)[0];

@@ -74,7 +74,7 @@ struct Zebra {
     read: Vec<u8>,
     last_read: Instant,
     is_syncing: bool,
-    /// Whether zebra has announced a route on this connection. Otherwise, the routes from earlier
+    /// Whether zebra has announced a route on this connection. Until then, the routes from earlier
     /// connections are kept.
     has_announced: bool,
 }

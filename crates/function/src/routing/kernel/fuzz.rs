@@ -1,4 +1,4 @@
-//! Fuzz target of the messages of the kernel and of zebra.
+//! Fuzz target for messages of the kernel and of zebra.
 
 use super::fpm::read_frames;
 use super::netlink::{self, Message};

@@ -159,8 +159,8 @@ impl State {
         done.and_then(|()| self.report())
     }
 
-    /// Returns an error for the operator if routes are ignored, if a neighbour could not be
-    /// resolved, or if a connection was refused.
+    /// Returns an error for the operator if a route was ignored, a neighbour could not be resolved,
+    /// or a connection was refused.
     fn report(&mut self) -> Result<(), Error> {
         if self.ignored > 0 {
             return Err(refuse(
@@ -359,8 +359,8 @@ impl State {
         }
     }
 
-    /// Marks the neighbours in an on-link prefix for an update, because their host routes depend on
-    /// the route of the prefix.
+    /// Marks the neighbours in an on-link prefix for an update. Their host routes depend on the
+    /// route of the prefix.
     fn neighbours_below(&mut self, prefix: Prefix, target: Target) {
         if let Target::Link { gateway: None, .. } = target {
             let below = self.neighbours.keys().filter(|(_, address)| prefix.covers(*address));

@@ -41,7 +41,7 @@ pub(crate) struct Geometry {
 }
 
 impl Geometry {
-    /// Returns the first bucket of a mixed key.
+    /// Returns the first bucket of a key with the hash `mixed`.
     pub(crate) fn first(&self, mixed: u64) -> u32 {
         (mixed & ((1 << self.bucket_bits) - 1)) as u32
     }
@@ -211,7 +211,6 @@ fn passes(steps: &[Step], at: usize, bucket: u32) -> bool {
 
 #[cfg(test)]
 impl Cuckoo {
-    /// Creates a table from its words.
     pub(crate) fn of_words(geometry: Geometry, words: Vec<u64>) -> Self {
         Self { geometry, words }
     }

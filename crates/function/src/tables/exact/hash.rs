@@ -1,5 +1,5 @@
-//! Keyed hash functions of exact-match tables. Short lookup keys are permuted, so that they can be
-//! recovered from the result. Long keys are hashed. `kernels/tables/exact.h` computes the same
+//! Keyed hash functions of exact-match tables. Short lookup keys are permuted, and the result
+//! allows their recovery. Long keys are hashed. `kernels/tables/exact.h` computes the same
 //! functions.
 
 use crate::Error;
@@ -13,7 +13,6 @@ pub(crate) struct Permutation {
 }
 
 impl Permutation {
-    /// Creates a permutation from eight words.
     pub(crate) fn of(words: [u64; 8], half_bits: u32) -> Self {
         let [a, b, c, d, e, f, g, h] = words;
         Self { multipliers: [a, b, c, d].map(|word| word | 1), addends: [e, f, g, h], half_bits }

@@ -2,8 +2,8 @@
 //! into groups, which the code calls waves. After each group, the writer waits until all lookups
 //! that began earlier have ended.
 //!
-//! To move an entry, one group of writes copies the entry to its new slot, and a later group
-//! overwrites the old slot. The order of the writes in a group does not matter.
+//! An entry moves in two steps. One group of writes copies the entry to its new slot, and a later
+//! group overwrites the old slot. The order of the writes in a group does not matter.
 
 use std::collections::{HashMap, VecDeque};
 

@@ -51,10 +51,10 @@ pub(crate) struct Layout {
     pub(crate) end: usize,
 }
 
-/// Maximum number of next hops and of groups in a table with 2-byte entries. One index is reserved
-/// for "no route".
+/// Maximum number of next hops, and of groups of 256 entries, in a table with 2-byte entries. One
+/// index is reserved for "no route".
 pub(crate) const NARROW: (usize, usize) = (0x7fff, 0x8000);
-/// Maximum number of next hops and of groups in a table with 4-byte entries.
+/// Maximum number of next hops, and of groups of 256 entries, in a table with 4-byte entries.
 pub(crate) const WIDE: (usize, usize) = (0x7fff_ffff, 0x8000_0000);
 
 impl Layout {
@@ -133,9 +133,9 @@ fn intervals(routes: &[Route]) -> Vec<Interval> {
 
     let mut intervals = Vec::with_capacity(2 * routes.len() + 1);
     intervals.push(Interval { start: 0, next_hop: NO_ROUTE });
-    // This stack holds one element for each prefix that covers the current address: the end address
-    // and the next hop of the prefix. The longest prefix is on top. The lowest element covers the
-    // whole address space and is never removed.
+    // This stack holds the end address and the next hop of each prefix that covers the current
+    // address. The longest prefix is on top. The lowest element covers the whole address space and
+    // is never removed.
     let mut covering: Vec<(u64, u32)> = vec![(u64::MAX, NO_ROUTE)];
     for (position, key) in keys.iter().enumerate() {
         // If several routes have the same prefix, the last one is valid.

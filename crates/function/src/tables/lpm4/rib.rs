@@ -15,8 +15,7 @@ const HAS_LONGER: u8 = 0x80;
 
 /// Routes of a table, as the module documentation describes.
 pub(crate) struct Rib {
-    /// Next hop of each prefix. There is one map per prefix length, from the prefix to its next
-    /// hop.
+    /// Routes in one map per prefix length. Each map leads from a prefix to its next hop.
     by_length: [HashMap<u32, u32>; 33],
     /// For each /24 address block, the length of the longest prefix up to /24 that covers the
     /// block, plus 1. The value is 0 if no such prefix exists.
@@ -171,8 +170,8 @@ impl Rib {
             return false;
         }
         let mut hops = [base; GROUP_ENTRIES];
-        // The routes are sorted by length, so that a longer route overwrites the shorter routes
-        // that contain it.
+        // The routes are sorted by length. A longer route thus overwrites the shorter routes that
+        // contain it.
         for (&(length, octet), &next_hop) in self.longer.get(&block).into_iter().flatten() {
             hops[usize::from(octet)..][..1 << (32 - length)].fill(next_hop);
         }
