@@ -1,9 +1,9 @@
-//! Fuzz corpus of this crate, replayed as it is, truncated, and damaged.
+//! Replays the fuzz corpus of this crate. Each input is also replayed truncated and damaged.
 
 use godwit_function::ipv6::fuzz;
 use godwit_test_support::corpus::{Variants, replay};
 
-/// A route has 18 bytes, so an input is truncated between routes.
+/// A route has 18 bytes, so inputs are cut between routes.
 const VARIANTS: Variants = Variants { bytes: usize::MAX, cut_step: 18, values: &[0x00, 0x40, 0x80, 0xff] };
 
 #[test]

@@ -140,7 +140,7 @@ impl Changer {
     }
 
     /// Applies either all of the route changes or none of them. Returns `false` if there are too
-    /// few free lines for all changes.
+    /// few free 64-byte lines.
     fn transaction(
         &mut self,
         changes: &[Change],

@@ -189,9 +189,9 @@ impl Ipv6 {
         walk::Table { form, root_bits, root, lines }.lookup(address)
     }
 
-    /// Returns the index of the next hop for the longest prefix that covers `address` (in host byte
-    /// order). The search uses the table of the reference implementation instead of the kernel's
-    /// tables.
+    /// Returns the index of the next hop for the longest prefix that covers `address`, which is in
+    /// host byte order. The search uses the table of the reference implementation instead of the
+    /// kernel's tables.
     pub fn lookup_ref(&self, address: u128) -> Option<u32> {
         self.with_reference(|reference| reference.prefixes.lookup(address))
     }

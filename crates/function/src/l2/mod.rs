@@ -4,8 +4,8 @@
 //! |---|---|
 //! | `switch.rs`, `tags.rs` | ports and VLANs; adding and removing tags |
 //! | `table.rs` | the address table, a table of `crate::tables::exact` |
-//! | `control.rs`, `commands.rs` | the control side: learning, ageing and commands |
-//! | `host.rs` | the part that runs on the CPU: tags, and notices of source addresses |
+//! | `control.rs`, `commands.rs` | learning, ageing and commands, outside the workers |
+//! | `host.rs` | the part that runs on the CPU: tags, and reports of source addresses |
 //! | `macs.rs` | the file of static addresses |
 //!
 //! The address table changes in place while kernels look up addresses. `kernels/l2/l2.h` explains

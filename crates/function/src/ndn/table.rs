@@ -1,28 +1,27 @@
-//! Table of `ndn`, which `kernels/ndn/find.h` draws. Names are added and removed while kernels read
-//! the table.
+//! Table of `ndn`, whose layout `kernels/ndn/find.h` shows. Names are added and removed while
+//! kernels read the table.
 //!
 //! # Why concurrent changes are safe
 //!
-//! A kernel reaches a name through one word: the slot of a bucket, which contains the number of the
-//! record. The slot is written atomically ([`Image::store_u64`]) after its record. Afterwards only
-//! two words of the record change: its next hop, and the lengths of the names below it. Each of
-//! them is a separate word.
+//! A kernel reaches the record of a name through one word: the slot of a bucket, which contains the
+//! number of the record. The slot is written atomically ([`Image::store_u64`]) after its record.
+//! Afterwards, only two words of the record change: the next hop of the name, and the lengths of
+//! the longer names that begin with it.
 //!
-//! - **Added name.** The name is invisible until its slot is written. Longer names are found
-//!   through their guide. Until the guide exists and lists their length, they are invisible too. A
-//!   name becomes visible with the last of these writes, so every lookup sees the table either
-//!   before or after the change. A new overflow bucket is filled before the word that refers to it
-//!   is written.
+//! - **Added name.** The name is invisible until its slot is written. A long name is found through
+//!   its guide, and is invisible until the guide lists its length. The name becomes visible with
+//!   the last of these writes, so every lookup sees the table either before or after the change. A
+//!   new overflow bucket is filled before the word that refers to it is written.
 //! - **Changed next hop.** The change is a write of one word.
 //! - **Removed name.** The name is invisible after its slot is cleared. Packets in flight may still
 //!   read its record. The record is therefore unchanged until [`Table::free_records`], which is
 //!   called after a grace period.
-//! - **Slot.** Fingerprint and record of a slot may be read in any order. A fingerprint of another
-//!   record leads to a wrong name or to no name, and the comparison of the name decides.
+//! - **Slot.** A lookup may read the fingerprint and the record of a slot in any order. They may
+//!   then belong to different names. The lookup therefore compares the whole name.
 //! - **Request with several names.** A concurrent lookup sees each name either before or after its
 //!   change. Every request ends with a grace period, so no lookup sees parts of two requests.
 //!
-//! A guide stays while a name is below it. If it lists too many lengths, a lookup probes more
+//! A guide stays while a name begins with it. If it lists too many lengths, a lookup reads more
 //! buckets but has the same result.
 
 use std::collections::BTreeMap;

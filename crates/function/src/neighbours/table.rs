@@ -4,7 +4,7 @@
 //! |---|---|
 //! | `stations` | the state of a station |
 //! | `timers` | which station is due next |
-//! | `Port::unanswered` | which station of a port has waited longest for an answer |
+//! | `Port::unanswered` | which station of a port has been without an answer for the longest time |
 //!
 //! The timers and queues may contain outdated items, which are skipped. An item is valid if the
 //! table entry of its station refers to the item.

@@ -1,4 +1,4 @@
-//! Routes and neighbours of the operating system, which the table of a function tracks.
+//! Routes and neighbours of the operating system, which a function copies into its table.
 //!
 //! Links, neighbours and routes come from the kernel by rtnetlink. Routes can also come from a
 //! routing daemon by FRR's forwarding plane manager (FPM) protocol. All of this runs on the

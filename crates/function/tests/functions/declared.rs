@@ -1,5 +1,5 @@
-//! Declared tables: lookups of kernels compared with a model, before and after changes by
-//! commands.
+//! Compares kernel lookups in declared tables with a model. Commands change the tables between the
+//! lookups.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -14,7 +14,6 @@ use toml::de::DeTable;
 use super::running::Idle;
 use super::whole_bin::run_bin;
 
-/// Number of packets of a bin.
 const PACKETS: usize = 200;
 
 /// Returns the source of a function with one table. `lookup` fills in `row` from `frame`.
@@ -62,7 +61,6 @@ fn region() -> Region {
     Arena::new(ArenaConfig { packets: PACKETS, ..ArenaConfig::default() }, 1).unwrap().split().remove(0)
 }
 
-/// Compares the results of all levels and groups with the expected value of each key.
 #[track_caller]
 fn compare(function: &dyn Function, keys: &[Vec<u8>], expected: &[Option<u32>]) {
     let kernel = function.custom_kernel().unwrap();
@@ -94,15 +92,13 @@ fn compare(function: &dyn Function, keys: &[Vec<u8>], expected: &[Option<u32>]) 
     }
 }
 
-/// Runs the command `add` or `remove`.
 fn command(function: &dyn Function, command: &str, rows: &[Vec<String>]) {
     let request = json!({ "command": command, "table": "table", "rows": rows });
     let reply = function.command(&request, &Idle).unwrap();
     assert_eq!(reply["changed"], rows.len());
 }
 
-/// Adds, changes and removes random entries, and compares lookups of all `keys` after each step.
-/// `lookup` returns the value of a key from the entries.
+/// Adds, changes and removes random entries. Compares the lookups of all `keys` after each step.
 fn change<K: Ord + Clone>(
     function: &dyn Function,
     random: &mut Random,
@@ -131,7 +127,6 @@ fn change<K: Ord + Clone>(
     }
 }
 
-/// Returns the rows of a file.
 fn rows<K>(model: &BTreeMap<K, u32>, words: impl Fn(&K) -> Vec<String>) -> Vec<Vec<String>> {
     model.iter().map(|(key, value)| [words(key), vec![value.to_string()]].concat()).collect()
 }
@@ -168,7 +163,7 @@ fn exact_tables_agree_with_a_map() {
 fn lpm4_tables_agree_with_a_scan() {
     let (folder, mut random) = (Folder::new(), Random::new(2));
     let lookup = "    const gw_u32 found = gw_prefixes_table_find(lane, gw_load_be32(frame), &row);";
-    // Few networks, so that prefixes cover each other.
+    // The addresses lie in few networks. Many prefixes thus cover each other.
     let any_address = |random: &mut Random| 0x0a00_0000 | random.below(4u32) << 8 | random.below(256u32);
     let any_key = |random: &mut Random| {
         let length = 16 + random.below(17u32) as u8;
@@ -287,7 +282,7 @@ fn arrays_agree_with_a_map() {
     });
 }
 
-/// Key of a rule: priority, prefix of an address with its length, and first and last port.
+/// Key of a rule: its priority, a prefix with its length, and the first and last port.
 type Rule = (u32, u32, u8, u16, u16);
 
 #[test]
@@ -303,7 +298,7 @@ fn acl_tables_agree_with_a_scan() {
         let address = 0x0a00_0000 | random.below(4u32) << 8 | random.below(8u32);
         let first = random.below(100u16);
         let prefix = if length == 0 { 0 } else { address & u32::MAX << (32 - u32::from(length)) };
-        // Priorities differ, so that one rule is the best.
+        // All priorities differ, so one rule is the best.
         (priority * 7919 % 100_003, prefix, length, first, first + random.below(50u16))
     };
     let words = |(priority, prefix, length, first, last): &Rule| {
@@ -362,7 +357,6 @@ fn maglev_tables_return_existing_rows_and_move_few_keys() {
     assert!(moved < keys.len() / 10, "{moved} of {}", keys.len());
 }
 
-/// Errors name the file and the line, and the remedy.
 #[test]
 fn mistakes_of_the_author_are_refused() {
     let folder = Folder::new();

@@ -1,5 +1,5 @@
 //! Tables that follow the routes and neighbours of the kernel and of FRR. Each test has its own
-//! network namespace with real interfaces, which needs root. Some tests need FRR.
+//! network namespace with real interfaces, and needs root. Some tests need FRR.
 
 use std::io::Write;
 use std::net::{IpAddr, Ipv6Addr, TcpStream};
@@ -39,7 +39,7 @@ fn function_of(kind_name: &str, keys: &str, follow: &str) -> Arc<dyn Function> {
     (kind(kind_name).unwrap().build)(DeTable::parse(&stanza).unwrap(), &context).unwrap()
 }
 
-/// Runs housekeeping until `condition` holds. Panics after 60 s, with `subject` and the routes.
+/// Runs housekeeping until `condition` holds, for at most 60 s.
 fn until(function: &dyn Function, subject: &str, mut condition: impl FnMut(&dyn Routing) -> bool) {
     let routing = function.routing().unwrap();
     let begin = Instant::now();
@@ -56,13 +56,12 @@ fn until(function: &dyn Function, subject: &str, mut condition: impl FnMut(&dyn 
     }
 }
 
-/// Returns the next hop of an address.
 fn to(routing: &dyn Routing, address: &str) -> Option<NextHop> {
     let address: IpAddr = address.parse().unwrap();
     routing.next_hop(routing.find(address)?.1)
 }
 
-/// Returns port, MAC address and MTU of the next hop of an address, if it is resolved.
+/// Returns the port, MAC address and MTU of a resolved next hop.
 fn station(routing: &dyn Routing, address: &str) -> Option<(u16, String, u16)> {
     match to(routing, address)? {
         NextHop::Forward(to) => Some((to.port, to.destination.to_string(), to.mtu)),
@@ -87,7 +86,6 @@ fn an_ipv4_table_follows_the_kernel() {
         assert!(matches!(to(table, "10.9.1.1"), Some(NextHop::Unresolved(to)) if to.port == 1));
         assert_eq!(to(table, "11.0.0.1"), None);
 
-        // Neighbours are added, get another address, and are deleted.
         ip("neighbour replace 10.2.0.9 lladdr 02:00:00:00:00:09 dev wan nud reachable");
         ip("neighbour replace 10.1.0.7 lladdr 02:00:00:00:00:07 dev lan nud reachable");
         let nine = Some((1, "02:00:00:00:00:09".to_owned(), 1500));
@@ -100,7 +98,6 @@ fn an_ipv4_table_follows_the_kernel() {
         ip("neighbour delete 10.1.0.7 dev lan");
         until(function, "the station is deleted", |table| station(table, "10.1.0.7").is_none());
 
-        // Routes are added, changed and deleted. The longest prefix applies.
         ip("route add 10.9.9.0/24 via 10.1.0.8");
         until(
             function,
@@ -117,7 +114,6 @@ fn an_ipv4_table_follows_the_kernel() {
         ip("route delete unreachable 10.9.9.0/24");
         until(function, "the shorter route", |table| station(table, "10.9.9.1").is_some());
 
-        // The MTU decreases. The interface goes down and up again.
         ip("link set wan mtu 1400");
         until(function, "the MTU", |table| station(table, "10.9.1.1").is_some_and(|to| to.2 == 1400));
         ip("link set wan down");
@@ -137,7 +133,7 @@ fn an_ipv4_table_follows_the_kernel() {
             table.route(Prefix::parse("10.10.0.0/16").unwrap()).is_some()
         });
 
-        // More changes than the netlink socket buffers: no route is missing, and none remains.
+        // The netlink socket has no room for all these changes. No route may be missing or remain.
         let lines: String =
             (0..20_000).map(|i| format!("route add 10.{}.{}.0/24 via 10.1.0.8\n", 100 + i / 256, i % 256)).collect();
         batch(&lines);
@@ -171,7 +167,6 @@ fn an_ipv6_table_follows_the_kernel() {
         assert_eq!(to(table, "2001:db8::1"), None);
         assert_eq!(to(table, "10.1.0.1"), None, "the table has no IPv4 routes");
 
-        // A gateway, a station, and a gateway with a link-local address.
         ip("neighbour replace fd00:2::9 lladdr 02:00:00:00:00:09 dev wan nud reachable");
         ip("neighbour replace fd00:1::7 lladdr 02:00:00:00:00:07 dev lan nud reachable");
         ip("neighbour replace fe80::5 lladdr 02:00:00:00:00:05 dev lan nud reachable");
@@ -186,13 +181,13 @@ fn an_ipv6_table_follows_the_kernel() {
         ip("neighbour delete fd00:1::7 dev lan");
         until(function, "the station is deleted", |table| station(table, "fd00:1::7").is_none());
 
-        // The longest prefix applies. When it is deleted, the shorter one applies again.
+        // The longest prefix applies. After its deletion, the shorter prefix applies again.
         ip("route add fd00:9:9::/48 via fe80::5 dev lan");
         until(function, "a longer route", |table| station(table, "fd00:9:9::1").is_some_and(|to| to.0 == 0));
         ip("route delete fd00:9:9::/48");
         until(function, "the shorter route", |table| station(table, "fd00:9:9::1").is_some_and(|to| to.0 == 1));
 
-        // When the interface goes down, its routes and addresses disappear, as in the kernel.
+        // An interface that goes down loses its routes and addresses, as in the kernel.
         ip("link set wan mtu 1400");
         until(function, "the MTU", |table| station(table, "fd00:9::1").is_some_and(|to| to.2 == 1400));
         ip("link set wan down");
@@ -229,7 +224,7 @@ fn an_empty_table_follows_a_full_table_of_ipv6() {
                 table.routes().len() >= prefixes.len() && prefixes.iter().all(is_present)
             });
             println!("{} routes of the kernel in {:.1} s", prefixes.len(), begin.elapsed().as_secs_f64());
-            // The image, which packets use, contains the routes too.
+            // Packets use the table image, so it must contain the routes too.
             let table = function.routing().unwrap();
             let requested: Vec<Ipv6Addr> =
                 prefixes.iter().step_by(97).map(|prefix| prefix.split_once('/').unwrap().0.parse().unwrap()).collect();
@@ -257,9 +252,8 @@ fn batch(lines: &str) {
     assert!(ip.wait().unwrap().success());
 }
 
-/// FRR's zebra with its forwarding plane plugin. It is killed when dropped.
+/// FRR's daemon zebra with its FPM plugin. The process is killed when this value is dropped.
 struct Zebra {
-    /// Files of the daemon.
     _folder: Folder,
     daemon: Child,
 }
@@ -271,7 +265,7 @@ impl Zebra {
     fn start(port: u16) -> Self {
         let folder = Folder::new();
         let at = |name: &str| folder.join(name);
-        // The daemon changes to another user.
+        // The daemon changes to another user, who needs access to this folder.
         std::fs::set_permissions(folder.path(), std::os::unix::fs::PermissionsExt::from_mode(0o777)).unwrap();
         std::fs::write(at("zebra.conf"), format!("fpm address 127.0.0.1 port {port}\n")).unwrap();
         let mut command = Command::new(ZEBRA);
@@ -305,7 +299,7 @@ fn an_ipv4_table_follows_frr() {
         let one = function("routes = \"fpm\"");
         until(&*one, "the networks of the interfaces", |table| table.routes().len() >= 6);
         // Zebra learns these routes from the kernel. The function ignores them in the kernel's
-        // table.
+        // routing table.
         let lines = |first: usize, end: usize| -> String {
             (first..end)
                 .map(|i| format!("route add 20.{}.{}.{}/32 via 10.2.0.9\n", i >> 16, i >> 8 & 255, i & 255))
@@ -322,8 +316,7 @@ fn an_ipv4_table_follows_frr() {
         assert_eq!(to(one.routing().unwrap(), "10.1.0.1"), Some(NextHop::Local));
         ip("route delete 20.0.0.77/32");
         until(&*one, "a withdrawn route", |table| to(table, "20.0.0.77").is_none());
-        // FRR restarts with fewer routes. Those that it no longer announces are deleted, the others
-        // stay.
+        // FRR restarts with fewer routes. The routes that it no longer announces are deleted.
         drop(frr);
         batch(&lines(1000, ROUTES).replace("add", "delete"));
         one.housekeeping(&Idle).unwrap();
@@ -365,7 +358,7 @@ fn an_ipv4_and_an_ipv6_function_follow_the_same_zebra() {
         until(&*v4, "the networks of the interfaces", |table| table.routes().len() >= 6);
         let _frr = Zebra::start(2621);
         until(&*v4, "an IPv4 route", |table| station(table, "20.0.0.1").is_some());
-        // The second function follows after zebra has announced all routes.
+        // The second function starts after zebra has announced all routes.
         let v6 = function_of("ipv6", "", follow);
         until(&*v6, "an IPv6 route", |table| station(table, "2001:db8::1").is_some());
         ip("route add 21.0.0.0/8 via 10.2.0.9");
@@ -376,8 +369,8 @@ fn an_ipv4_and_an_ipv6_function_follow_the_same_zebra() {
     });
 }
 
-/// Returns an FPM frame that announces the IPv4 route `prefix/24` over interface 1, which belongs
-/// to no port.
+/// Returns an FPM frame that announces the route `prefix/24`. The route leads over interface 1,
+/// which belongs to no port.
 fn announcement(prefix: [u8; 4]) -> Vec<u8> {
     let mut message = Vec::new();
     message.extend(44u32.to_ne_bytes());
@@ -391,7 +384,6 @@ fn announcement(prefix: [u8; 4]) -> Vec<u8> {
     [&[1, 1, 0, 48][..], &message].concat()
 }
 
-/// Polls `function` for `time`. Returns all error messages.
 fn messages(function: &dyn Function, time: Duration) -> Vec<String> {
     let begin = Instant::now();
     let mut messages = Vec::new();
@@ -415,7 +407,7 @@ fn fpm_connections_of_other_users_are_refused() {
         zebra.write_all(&announcement([20, 0, 0, 0])).unwrap();
         until(function, "a route of zebra", |table| to(table, "20.0.0.1") == Some(NextHop::Local));
 
-        // Another user announces a route, and sends nothing at all for longer than zebra's pause.
+        // Another user announces a route. No other message arrives for longer than zebra's pause.
         let folder = Folder::new();
         std::fs::set_permissions(folder.path(), std::os::unix::fs::PermissionsExt::from_mode(0o755)).unwrap();
         let file = folder.join("announcement");
@@ -439,19 +431,19 @@ fn fpm_connections_of_other_users_are_refused() {
         };
         arrives("20.0.1.1");
 
-        // A second connection of an accepted user waits until the first one ends.
+        // A second connection of the allowed user waits until the first connection ends.
         let mut second = connect();
         second.write_all(&announcement([20, 0, 2, 0])).unwrap();
         messages(function, Duration::from_millis(200));
         assert_eq!(to(table, "20.0.2.1"), None, "the second connection must wait");
         drop(zebra);
         arrives("20.0.2.1");
-        // The second one announced a route. Those of the first one that it did not repeat
-        // disappear.
+        // The second connection announced one route. The routes of the first connection disappear
+        // unless the second connection repeated them.
         messages(function, Duration::from_secs(4));
         assert_eq!((to(table, "20.0.0.1"), to(table, "20.0.2.1")), (None, Some(NextHop::Local)));
 
-        // A connection without routes removes none.
+        // A connection that announces no routes removes no routes.
         drop(second);
         let _third = connect();
         messages(function, Duration::from_secs(4));

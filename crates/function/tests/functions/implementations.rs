@@ -1,4 +1,4 @@
-//! Implementations that the matrix compares.
+//! Implementations of kernels that the test matrix compares.
 
 use godwit_abi::{Bin, Descriptor, Outcome};
 use godwit_kernels::{BinCall, Level, Native, levels, natives};
@@ -7,12 +7,12 @@ use godwit_packet::{ImageRef, Region};
 /// One implementation of all kernels.
 pub(crate) struct Implementation {
     pub(crate) name: String,
-    /// Reason why the CPU cannot run it, or `Ok`.
+    /// Reason why this CPU cannot run the implementation, or `Ok`.
     pub(crate) available: Result<(), String>,
     pub(crate) run: Box<dyn Fn(Job<'_>)>,
 }
 
-/// Input of an implementation: bins, and arrays with one entry per packet.
+/// Input of an implementation: batches, and arrays with one entry per packet.
 pub(crate) struct Job<'a> {
     pub(crate) region: &'a mut Region,
     pub(crate) image: ImageRef<'a>,
@@ -22,15 +22,16 @@ pub(crate) struct Job<'a> {
     pub(crate) outcomes: &'a mut [Outcome],
 }
 
-/// Returns every CPU level, gopt with several group sizes, and the native forms.
+/// Returns every CPU level, the interleaved kernels with several group sizes, and the AVX-512
+/// kernels.
 pub(crate) fn implementations() -> Vec<Implementation> {
     let highest = levels().iter().rfind(|level| level.supported());
     let gopt = highest.into_iter().flat_map(|level| [1, 3, 64].map(|group| cpu(level, group)));
     levels().iter().map(|level| cpu(level, 0)).chain(gopt).chain(natives().iter().map(native)).collect()
 }
 
-/// Returns a native form. Variants that it does not cover run at the highest level, as on the CPU
-/// device.
+/// Returns the kernels of a native form. The highest CPU level processes packets that this form
+/// does not cover.
 fn native(native: &'static Native) -> Implementation {
     let available = match native.supported() {
         true => Ok(()),
@@ -49,7 +50,8 @@ fn native(native: &'static Native) -> Implementation {
     Implementation { name: format!("native {}", native.name), available, run: Box::new(move |job| run_cpu(&run, job)) }
 }
 
-/// Returns a CPU level. With a group size above 0, kernels use their gopt form if they have one.
+/// Returns the kernels of one CPU level. With a group size above 0, kernels interleave packets if
+/// they can.
 fn cpu(level: &'static Level, group: u32) -> Implementation {
     let available = match level.supported() {
         true => Ok(()),
@@ -61,9 +63,9 @@ fn cpu(level: &'static Level, group: u32) -> Implementation {
     Implementation { name, available, run: Box::new(move |job| run_cpu(&run, job)) }
 }
 
-/// Function that runs one bin of a kernel. The caller must ensure that all descriptors belong to a
-/// region that is borrowed exclusively, that all arrays have `count` elements, and that the image
-/// belongs to a function with this kernel.
+/// Runs a kernel on one batch. The caller must ensure three conditions. All descriptors belong to a
+/// region that is borrowed exclusively. All arrays have `count` elements. The image belongs to a
+/// function with this kernel.
 type Run<'a> = &'a dyn Fn(u8, &BinCall);
 
 fn run_cpu(run: Run<'_>, job: Job<'_>) {

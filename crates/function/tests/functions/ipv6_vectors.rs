@@ -1,4 +1,4 @@
-//! Results of `ref` and of every CPU level, compared with those of Linux as a router
+//! Compares the reference implementation and every CPU level with Linux as a router
 //! (`tests/vectors/ipv6`).
 
 use std::net::Ipv6Addr;
@@ -46,12 +46,12 @@ struct Vector {
     expected: Expected,
 }
 
-/// Result of Linux.
+/// Reaction of Linux to a packet.
 enum Expected {
     /// Linux forwards this frame by this port.
     Forward(u16, Vec<u8>),
-    /// Linux answers with ICMPv6. The function returns this verdict, and this value if the answer
-    /// contains one.
+    /// Linux answers with ICMPv6. The function returns this verdict, and this value if the ICMPv6
+    /// message contains one.
     Answer(&'static str, Option<u32>),
     /// Linux drops the packet.
     Nothing,
@@ -73,8 +73,8 @@ fn vectors() -> Vec<Vector> {
             ["link"] => Expected::Answer("link_local", None),
             ["icmpv6", kind, code, word] => {
                 let word = word.parse().unwrap();
-                // RFC 4443, sections 3.1 to 3.4 and 4.2. Port unreachable and echo reply come from
-                // the station itself.
+                // The ICMPv6 types are from RFC 4443, sections 3.1 to 3.4 and 4.2. The station
+                // itself sends port unreachable and echo reply.
                 match (kind, code) {
                     ("1", "0") => Expected::Answer("no_route", None),
                     ("1", "2") => Expected::Answer("beyond_scope", None),

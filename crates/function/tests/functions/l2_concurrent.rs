@@ -1,5 +1,5 @@
-//! Lookups in a switch while addresses are added, deleted and displaced. An address that stays in
-//! the table is always found.
+//! Looks up addresses in a switch while other addresses are added, deleted and moved. An address
+//! that stays in the table is always found.
 
 use std::ops::Range;
 use std::path::Path;
@@ -19,8 +19,8 @@ const PERMANENT: u64 = 60_000;
 const TEMPORARY: u64 = 2_000;
 const ROUNDS: u64 = 8;
 
-/// Engine whose packets are the lookups of readers: the number of batches that each reader has
-/// started.
+/// Replacement for an engine, in which each lookup is a packet in flight. It counts the batches
+/// that each reader has started.
 struct Readers(Vec<AtomicU64>);
 
 impl Running for Readers {
@@ -41,7 +41,6 @@ impl Running for Readers {
     }
 }
 
-/// Returns the key of an address. The hash of the table spreads similar addresses.
 fn address(number: u64) -> u64 {
     1 << 48 | 0x0200_0000_0000 | number
 }
@@ -99,7 +98,7 @@ fn a_permanent_address_is_found_while_others_are_displaced() {
     assert!(function.counts()[displaced] > 1000, "{} displaced", function.counts()[displaced]);
 }
 
-/// Marks a reader as finished when it is dropped, even after a failed assertion.
+/// Marks a reader as finished when this value is dropped, even after a failed assertion.
 struct Done<'a>(&'a AtomicU64);
 
 impl Drop for Done<'_> {

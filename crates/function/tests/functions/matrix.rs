@@ -19,10 +19,9 @@ use godwit_test_support::{Random, skip};
 
 use super::implementations::{self, Implementation, Job};
 
-/// Sizes of bins, in packets: one, about as many as a warp has lanes, and the maximum.
+/// Sizes of batches, in packets: one packet, about as many as a warp has threads, and the maximum.
 const BATCHES: [usize; 6] = [1, 2, 31, 32, 33, 256];
 
-/// Packets in their buffers, and the work of the kernel for each packet.
 struct Prepared {
     region: Region,
     packets: Vec<Packet>,
@@ -60,16 +59,16 @@ fn every_implementation_gives_the_results_of_ref() {
     assert!(implementations.iter().any(|implementation| implementation.available.is_ok()), "nothing was compared");
 }
 
-/// Copies the frames to buffers, and calls the host half, if the function has one.
+/// Copies the frames to buffers, and runs the CPU part of the function.
 fn prepare(case: &Case) -> Prepared {
-    // Buffers have the minimum number of units, so the tailroom differs between packets.
+    // Buffers have the minimum size, so the tailroom differs between packets.
     let config =
         ArenaConfig { layout: Layout::Dense, packets: case.frames.len() + 1, align_bytes: 64, ..Default::default() };
     let mut region = Arena::new(config, 1).unwrap().split().remove(0);
     let mut descriptors = Vec::new();
     for (order, frame) in case.frames.iter().enumerate() {
         let mut allocated = region.allocate(frame.len()).expect("the arena has a buffer for each frame");
-        // If only the kernel checks the headroom, some packets have too little.
+        // Some packets have too little headroom if only the kernel checks it.
         if order % 16 == 15 && case.function.contract().headroom_bytes > 0 && case.function.host_half(0, 1).is_none() {
             allocated.head = 8;
         }
@@ -94,12 +93,11 @@ fn prepare(case: &Case) -> Prepared {
             packets.push(Packet { descriptor, variant, parameter, buffer });
         }
     }
-    // All packets of a bin have the same variant.
+    // All packets of a batch need the same kind of processing.
     packets.sort_by_key(|packet| packet.variant);
     Prepared { region, packets }
 }
 
-/// Result for a packet.
 struct Expected {
     outcome: Outcome,
     descriptor: Descriptor,
@@ -107,8 +105,8 @@ struct Expected {
 }
 
 impl Expected {
-    /// Returns the ranges of the buffer to compare: the frame, unless the packet is dropped, and
-    /// all bytes outside the frame before and after processing, which must not change.
+    /// Returns the buffer ranges to compare. They are the frame of a packet that is not dropped,
+    /// and all bytes outside the frame before and after processing.
     fn compared(&self, before: &Descriptor) -> Vec<Range<usize>> {
         let [before, after] = [before, &self.descriptor].map(|descriptor| {
             let head = usize::from(descriptor.head);
@@ -128,7 +126,7 @@ fn run_ref(function: &dyn Function, packet: &Packet) -> Expected {
     Expected { outcome, descriptor, buffer }
 }
 
-/// Asserts that the frames cause every verdict and drop reason that the kernel can return.
+/// Checks that the frames cause every verdict and drop reason of the kernel.
 fn assert_variety(case: &Case, expected: &[Expected]) {
     let contract = case.function.contract();
     let occurs = |other: Outcome| {
@@ -137,10 +135,10 @@ fn assert_variety(case: &Case, expected: &[Expected]) {
             .any(|Expected { outcome, .. }| (outcome.verdict, outcome.reason) == (other.verdict, other.reason))
     };
     let has_host_half = case.function.host_half(0, 1).is_some();
-    // Only the host half of a configured filter returns this reason.
+    // Only the CPU part of a configured filter returns this drop reason.
     let is_of_filter = |name: &str| name == "reverse_path";
     for (number, verdict) in (0..).zip(contract.verdicts) {
-        // Some verdicts and reasons are returned by the host half only.
+        // Some verdicts and drop reasons come only from the CPU part of the function.
         assert!(has_host_half || occurs(Outcome::verdict(number)), "{}: no frame is {}", case.name, verdict.name);
     }
     for (number, drop) in (0..).zip(contract.drops) {
@@ -165,7 +163,6 @@ fn check(case: &Case, prepared: &mut Prepared, expected: &[Expected], implementa
     }
 }
 
-/// Runs the packets through an implementation, with `buffers` as the contents of their buffers.
 fn run(
     case: &Case,
     prepared: &mut Prepared,
@@ -200,9 +197,9 @@ fn first_difference(a: &[u8], b: &[u8]) -> Option<usize> {
     a.iter().zip(b).position(|(a, b)| a != b)
 }
 
-/// The result depends only on the bytes that the contract declares as read, and only the bytes that
-/// it declares as written change. A device that copies only these bytes therefore gives the same
-/// result.
+/// The contract of a function declares the bytes that its kernel reads and writes. The result must
+/// not depend on other bytes, and the kernel must not change other bytes. A device that copies only
+/// the declared bytes then gives the same result.
 #[test]
 fn an_implementation_accesses_only_the_bytes_of_its_contract() {
     let mut random = Random::new(9);
@@ -210,7 +207,7 @@ fn an_implementation_accesses_only_the_bytes_of_its_contract() {
     for case in &cases() {
         let contract = case.function.contract();
         let writes = contract.writes_bytes;
-        // Otherwise such a device would copy back bytes that it never received.
+        // A device would otherwise copy back bytes that it never received.
         assert!(
             writes == Contract::ALL || writes <= contract.reads_bytes,
             "{}: writes bytes that it does not read",
@@ -248,26 +245,27 @@ fn an_implementation_accesses_only_the_bytes_of_its_contract() {
     }
 }
 
-/// Returns the buffer of a packet with all bytes changed that the kernel must not read: outside the
-/// frame, and after the first `reads` bytes of the frame.
+/// Changes all bytes in the buffer of a packet that the kernel must not read. They are the bytes
+/// outside the frame, and after the first `reads` bytes of the frame.
 fn garble(random: &mut Random, packet: &Packet, reads: u16) -> Vec<u8> {
     let head = usize::from(packet.descriptor.head);
     let read = head..head + usize::from(packet.descriptor.length.min(reads));
     let garbled = packet.buffer.iter().enumerate().map(|(at, &byte)| match read.contains(&at) {
         true => byte,
-        // Never the same value.
+        // The new value always differs from the old value.
         false => byte.wrapping_add(1 + random.below(255)),
     });
     garbled.collect()
 }
 
-/// Returns the range of the buffer in which a packet may have been written.
+/// Returns the range of the buffer that a kernel may have written.
 fn written(descriptor: &Descriptor, writes: u16) -> Range<usize> {
     let head = usize::from(descriptor.head);
     head..head + usize::from(descriptor.length.min(writes))
 }
 
-/// Returns bins of at most `batch` packets. All packets of a bin have the same variant.
+/// Returns batches of at most `batch` packets. All packets of a batch need the same kind of
+/// processing.
 fn bins(case: &Case, packets: &[Packet], batch: usize) -> Vec<Bin> {
     let mut bins = Vec::new();
     let mut first = 0;

@@ -1,6 +1,6 @@
 //! Changes of names and next hops of `ndn` while another thread runs the kernel. A concurrent
-//! lookup returns the result before or after a change, and a later one the result after it. A
-//! device that copies the reported ranges of the image has the same table.
+//! lookup returns the result before or after a change. A later lookup returns the result after the
+//! change. A device that copies the reported ranges of the image has the same table.
 
 use std::collections::BTreeMap;
 use std::ops::Range;
@@ -34,7 +34,6 @@ fn next_hop(index: u16) -> NextHop {
     NextHop::Forward { port: index, destination: station(1), source: station(2), carrier: Carrier::Ethernet }
 }
 
-/// Packets that are looked up repeatedly.
 struct Packets {
     region: Region,
     descriptors: Vec<Descriptor>,
@@ -50,7 +49,6 @@ impl Packets {
         Self { region, descriptors, frames }
     }
 
-    /// Runs the kernel on all packets with this image.
     fn run(&mut self, image: *const u8) -> Vec<Outcome> {
         for (descriptor, frame) in self.descriptors.iter().zip(&self.frames) {
             self.region.frame_mut(descriptor).copy_from_slice(frame);
@@ -88,10 +86,11 @@ fn next_hop_of(outcome: &Outcome) -> Option<u32> {
     }
 }
 
-/// Engine with one worker, and with a device that copies the reported ranges of the image.
+/// Replacement for an engine with one worker and one device. The device copies the reported ranges
+/// of the image.
 struct Engine<'a> {
     function: &'a Ndn,
-    /// Number of starts and ends of rounds of the worker. It is even during a round.
+    /// Count of the starts and ends of the worker's rounds. It is even during a round.
     rounds: &'a AtomicU64,
     ended: &'a AtomicBool,
     copy: Mutex<Memory>,
@@ -104,7 +103,7 @@ impl Running for Engine<'_> {
     }
 
     fn quiesce(&self) -> Result<(), Error> {
-        // Wait for a whole round that starts now or later.
+        // The wait ends after a whole round that starts now or later.
         let seen = self.rounds.load(Ordering::SeqCst);
         while self.rounds.load(Ordering::SeqCst) < seen + 2 && !self.ended.load(Ordering::SeqCst) {
             std::thread::yield_now();
@@ -128,7 +127,7 @@ fn expected(table: &BTreeMap<String, u32>, name: &str) -> Option<u32> {
     prefixes(name).find_map(|prefix| table.get(prefix).copied())
 }
 
-/// Returns the allowed results during a request, which changes one name after the other.
+/// Returns the allowed results while a request changes one name after the other.
 fn allowed_during(before: &BTreeMap<String, u32>, after: &BTreeMap<String, u32>, name: &str) -> Vec<Option<u32>> {
     let mut allowed = Vec::new();
     for prefix in prefixes(name) {
@@ -166,7 +165,7 @@ fn a_lookup_returns_the_result_before_or_after_a_change() {
     let mut copy = Memory::new(function.image().len(), "a test").unwrap();
     function.image().copy_to(0, &mut copy);
     let engine = Engine { function: &function, rounds: &rounds, ended: &ended, copy: Mutex::new(copy) };
-    // Allowed results for each name: before and after the current change.
+    // Allowed results for each name, before and after the current change.
     let allowed = Mutex::new(requested.iter().map(|name| vec![expected(&table, name)]).collect::<Vec<_>>());
     let changes = std::thread::scope(|scope| {
         let worker = scope.spawn(|| {

@@ -1,5 +1,5 @@
-//! A table of 200,000 names, and two names with the same hash: every CPU level and gopt group size
-//! gives the result of a map of all prefixes.
+//! Compares every CPU level and every number of interleaved packets with a map of all prefixes. One
+//! table has 200,000 names, and another has two names with the same hash.
 
 use std::collections::HashMap;
 use std::collections::hash_map::DefaultHasher;
@@ -33,8 +33,8 @@ fn component(text: &str) -> Vec<u8> {
     element(8, text.as_bytes())
 }
 
-/// Returns a name as sites have: one of four top components, one of thousands of sites, and
-/// sometimes a path. Prefixes of some names are names too.
+/// Returns a name that resembles the name of a web site. It has one of four top components, one of
+/// thousands of sites, and sometimes a path. Prefixes of some names are names too.
 fn site(random: &mut Random) -> Vec<u8> {
     let mut name = component(random.pick(&["com", "org", "net", "example"]));
     name.extend(component(&format!("site-{:x}", random.below(60_000))));
@@ -52,7 +52,8 @@ fn interest(name: &[u8]) -> Vec<u8> {
 
 /// Returns the next hop of the longest prefix in the map.
 fn longest(map: &HashMap<Vec<u8>, u32>, name: &[u8]) -> Option<u32> {
-    // All components are shorter than 253 bytes, so type and length have one byte each.
+    // All components are shorter than 253 bytes. Their type and length therefore take one byte
+    // each.
     let mut ends = vec![0];
     while let Some(&at) = ends.last().filter(|&&at| at < name.len()) {
         ends.push(at + 2 + usize::from(name[at + 1]));
@@ -60,8 +61,8 @@ fn longest(map: &HashMap<Vec<u8>, u32>, name: &[u8]) -> Option<u32> {
     ends.iter().rev().find_map(|&end| map.get(&name[..end]).copied())
 }
 
-/// Returns the outcomes of Interests for these names. Asserts that all levels and gopt group sizes
-/// give the same outcomes.
+/// Returns the outcomes of Interests for these names. Checks that all CPU levels and numbers of
+/// interleaved packets give the same outcomes.
 fn outcomes(function: &Ndn, names: &[Vec<u8>]) -> Vec<Outcome> {
     let config = ArenaConfig { packets: names.len(), ..ArenaConfig::default() };
     let mut region = Arena::new(config, 1).unwrap().split().remove(0);
@@ -127,7 +128,7 @@ fn a_large_table_finds_every_name_by_its_longest_prefix() {
 /// The table has one bucket, so only the comparison of the names can distinguish them.
 #[test]
 fn two_names_with_the_same_fingerprint_are_distinguished() {
-    // The standard library's hasher is SipHash-1-3 with key 0.
+    // The hash function of the standard library is SipHash-1-3 with key 0.
     let fingerprint = |name: &[u8]| {
         let mut hasher = BuildHasherDefault::<DefaultHasher>::default().build_hasher();
         hasher.write(name);
@@ -145,7 +146,7 @@ fn two_names_with_the_same_fingerprint_are_distinguished() {
     let parts = Parts { key: Some([0, 0]), spare_names: 0, ..Parts::new(names.clone(), next_hops()) };
     let found = outcomes(&Ndn::new(parts).unwrap(), &[one.clone(), other.clone()]);
     assert_eq!(found, [expected(Some(3)), expected(None)]);
-    // With both names in the table, each has its own next hop.
+    // Both names are now in the table, and each has its own next hop.
     names.push(&other, 5);
     let parts = Parts { key: Some([0, 0]), spare_names: 0, ..Parts::new(names, next_hops()) };
     let found = outcomes(&Ndn::new(parts).unwrap(), &[one, other]);

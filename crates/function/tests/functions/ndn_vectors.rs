@@ -1,4 +1,4 @@
-//! Results of `ref` and of every CPU level, compared with those of a forwarder in Python
+//! Compares the reference implementation and every CPU level with a forwarder in Python
 //! (`tests/vectors/ndn`).
 
 use std::path::Path;
@@ -45,7 +45,7 @@ struct Vector {
     line: usize,
     frame: Vec<u8>,
     outcome: Outcome,
-    /// Frame after processing, if it differs.
+    /// Frame after processing, if it has changed.
     changed: Option<Vec<u8>>,
 }
 

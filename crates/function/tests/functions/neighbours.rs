@@ -1,5 +1,5 @@
-//! Address resolution by ARP: host halves and tables of a router, frame by frame, with a virtual
-//! clock.
+//! Address resolution by ARP in a router with a virtual clock. The tests pass single frames to the
+//! workers.
 
 use std::net::IpAddr;
 use std::path::Path;
@@ -47,7 +47,7 @@ fn build(kind_name: &str, stanza: &str) -> Result<Arc<dyn Function>, Error> {
     (kind(kind_name).unwrap().build)(DeTable::parse(stanza).unwrap(), &context)
 }
 
-/// Router with a responder, and the host halves of two workers.
+/// Router with a responder and two workers.
 struct Router {
     route: Arc<dyn Function>,
     halves: Vec<Box<dyn HostHalf>>,
@@ -56,16 +56,15 @@ struct Router {
     order: u16,
 }
 
-/// Actions of a host half.
 #[derive(Debug, Default)]
 struct Actions {
     /// Port and frame of each sent packet.
     sent: Vec<(u16, Vec<u8>)>,
-    /// Number of packets that wait.
+    /// Number of packets that are now held.
     held: usize,
     /// Drop reason of each dropped packet.
     dropped: Vec<u8>,
-    /// Number of waiting packets that expired.
+    /// Number of held packets that expired.
     expired: u32,
 }
 
@@ -84,7 +83,7 @@ impl Router {
         Self { route, halves, region, now_ns: SECOND_NS, order: 0 }
     }
 
-    /// Calls the host half of a worker. `unresolved` are next hops and packets from port `a`, and
+    /// Passes packets to a worker. `unresolved` are packets from port `a` with their next hops, and
     /// `answers` are frames from port `b`.
     fn call(&mut self, worker: usize, unresolved: &[(u32, Vec<u8>)], answers: &[Vec<u8>]) -> Actions {
         let contract = Some(self.route.contract());
@@ -148,8 +147,7 @@ impl Router {
         actions
     }
 
-    /// Advances the clock in steps of 5 ms and calls the host half of a worker. Returns all
-    /// actions.
+    /// Advances the clock in steps of 5 ms, and runs a worker after each step.
     fn pass(&mut self, worker: usize, ns: u64) -> Actions {
         let mut all = Actions::default();
         for _ in 0..ns / (5 * MILLISECOND_NS) {
@@ -161,7 +159,6 @@ impl Router {
         all
     }
 
-    /// Returns the next hop of an address.
     fn to(&self, address: &str) -> NextHop {
         self.route.housekeeping(&Idle).unwrap();
         let routing = self.route.routing().unwrap();
@@ -170,7 +167,7 @@ impl Router {
     }
 }
 
-/// Returns a packet from a host at port `a`. Its identification and its payload bytes are `number`.
+/// Returns a packet from a host at port `a`. The identification and all payload bytes are `number`.
 fn packet(number: u8, destination: [u8; 4], payload_bytes: usize) -> Vec<u8> {
     let header = Ipv4Header { identification: number.into(), ..ipv4_header([10, 1, 0, 2], destination, 0) };
     let builder = FrameBuilder::new().macs([2, 0, 0, 0, 0, 0xa], [2, 0, 0, 0, 0, 1]);
@@ -189,8 +186,6 @@ fn reply(sender: [u8; 4], mac: [u8; 6]) -> Vec<u8> {
     frame
 }
 
-/// Returns whether a frame is an ARP request for `station`, from the router's address in its
-/// network.
 fn is_request(frame: &[u8], station: [u8; 4], to: [u8; 6]) -> bool {
     frame[..6] == to
         && frame[6..12] == OURS
@@ -199,8 +194,8 @@ fn is_request(frame: &[u8], station: [u8; 4], to: [u8; 6]) -> bool {
         && frame[38..42] == station
 }
 
-/// Returns the numbers of the packets that were sent to a station. Asserts that they were forwarded
-/// correctly.
+/// Returns the numbers of the packets that were sent to a station. Checks that the packets were
+/// forwarded correctly.
 fn numbers(actions: &Actions, station: [u8; 6]) -> Vec<u8> {
     let sent = actions.sent.iter().filter(|(_, frame)| frame[12..14] == [8, 0]);
     sent.map(|(port, frame)| {
@@ -222,14 +217,14 @@ fn packets_wait_until_their_station_is_resolved() {
     let actions = router.call(0, &[(0, packet(1, to, 30)), (0, packet(2, to, 30))], &[]);
     assert_eq!((actions.held, actions.sent.len()), (2, 1), "{actions:?}");
     assert!(actions.sent[0].0 == 1 && is_request(&actions.sent[0].1, to, [0xff; 6]));
-    // Each worker holds at most HELD packets.
+    // Each worker holds at most `HELD` packets.
     let actions = router.call(0, &[(0, packet(3, to, 30)), (0, packet(4, to, 30))], &[]);
     assert_eq!((actions.held, &actions.dropped[..], actions.sent.len()), (1, &[1][..], 0));
     assert_eq!(router.call(1, &[(0, packet(11, to, 30))], &[]).held, 1);
     assert!(matches!(router.to("10.2.0.7"), NextHop::Unresolved(_)));
 
-    // The other worker receives the answer. Each worker sends its waiting packets in order, then
-    // newer ones.
+    // The other worker receives the answer. Each worker sends its held packets in order, and then
+    // newer packets.
     let actions = router.call(1, &[], &[reply(to, STATION)]);
     assert_eq!(numbers(&actions, STATION), [11]);
     let actions = router.call(0, &[(0, packet(5, to, 30))], &[]);
@@ -237,7 +232,8 @@ fn packets_wait_until_their_station_is_resolved() {
     let actions = router.call(0, &[(0, packet(6, to, 30))], &[]);
     assert_eq!((actions.held, numbers(&actions, STATION)), (1, vec![6]));
 
-    // Then a route exists. Packets that are still unresolved are sent at once.
+    // A short time later, the station has a route. Packets with the unresolved next hop are then
+    // sent at once.
     assert!(matches!(router.to("10.2.0.7"), NextHop::Unresolved(_)));
     router.pass(0, 30 * MILLISECOND_NS);
     let NextHop::Forward(adjacency) = router.to("10.2.0.7") else { panic!("no route") };
@@ -252,7 +248,7 @@ fn packets_wait_until_their_station_is_resolved() {
     let NextHop::Forward(adjacency) = router.to("10.2.0.7") else { panic!("no route") };
     assert_eq!(adjacency.destination.0, OTHER);
 
-    // The station stops answering. It gets unicast requests, then broadcast ones, and then its
+    // The station stops answering. It gets unicast requests and then broadcast requests. Then its
     // route is deleted.
     let actions = router.pass(0, 32 * SECOND_NS);
     assert!(actions.sent.iter().any(|(_, frame)| is_request(frame, to, OTHER)));
@@ -273,7 +269,7 @@ fn a_gateway_that_answers_resolves_its_next_hop() {
     router.pass(0, 30 * MILLISECOND_NS);
     let NextHop::Forward(adjacency) = router.to("192.0.2.1") else { panic!("unresolved") };
     assert_eq!(adjacency.destination.0, STATION);
-    // The gateway is also a station of its network.
+    // The gateway is also a station of the network, so it has a route.
     assert!(matches!(router.to("10.2.0.254"), NextHop::Forward(_)));
     router.pass(0, 60 * SECOND_NS);
     assert!(matches!(router.to("192.0.2.1"), NextHop::Unresolved(_)), "the gateway stopped answering");
@@ -294,25 +290,26 @@ fn senders_get_icmp_errors_if_no_station_answers() {
     let unreachable =
         |(port, frame): &&(u16, Vec<u8>)| *port == 0 && frame[12..14] == [8, 0] && frame[34..36] == [3, 1];
     assert_eq!(actions.sent.iter().filter(unreachable).count(), 2, "host unreachable, for both packets");
-    // Packets that arrive soon after get an error at once. Later, resolution starts again.
+    // Packets that arrive soon after get an error at once. Later packets start the resolution
+    // again.
     let actions = router.call(0, &[(0, packet(3, to, 30))], &[]);
     assert_eq!((actions.held, actions.sent.iter().filter(unreachable).count()), (0, 1));
     router.pass(0, 4 * SECOND_NS);
     assert_eq!(router.call(0, &[(0, packet(4, to, 30))], &[]).held, 1);
-    // A packet that exceeds the MTU does not wait, because it needs fragmentation.
+    // A packet that exceeds the MTU is not held, because it needs fragmentation.
     assert_eq!(router.call(0, &[(0, packet(5, to, 1200))], &[]).dropped, [1]);
     let mut whole = packet(6, to, 1200);
     whole[20] |= 0x40;
     let actions = router.call(0, &[(0, whole)], &[]);
     assert!(actions.sent.iter().any(|(_, frame)| frame[34..36] == [3, 4]), "fragmentation needed");
-    // The router's address is in the network too, but is never resolved.
+    // The network also contains the router's address, which is never resolved.
     let mut ping = packet(7, [10, 2, 0, 1], 8);
     ping[23] = 1;
     set_ipv4_checksum(&mut ping[14..34]);
     ping[34..42].copy_from_slice(&[8, 0, 0xf7, 0xff, 0, 0, 0, 0]);
     let actions = router.call(0, &[(0, ping)], &[]);
     assert!(actions.held == 0 && actions.sent.len() == 1 && actions.sent[0].1[34] == 0, "an echo reply: {actions:?}");
-    // Waiting packets expire at the end of the run.
+    // Held packets expire at the end of the run.
     let (mut steps, region) = (Vec::new(), &mut router.region);
     let now_ns = router.now_ns;
     let (arrived, previous) = (&[][..], &[][..]);

@@ -1,4 +1,4 @@
-//! Pages in `docs/functions/`, compared with the contracts of the functions.
+//! Compares the pages in `docs/functions/` with the contracts of the functions.
 
 use godwit_test_support::repository;
 
@@ -34,7 +34,8 @@ fn the_page_of_a_function_lists_its_verdicts_drops_and_counters() {
     }
 }
 
-/// Returns whether a line is a row of a verdict or drop: it starts with a name and a number.
+/// Returns whether a line of a table names a verdict or a drop reason. Such a line starts with a
+/// name and a number.
 fn is_row(line: &str) -> bool {
     let number = line.strip_prefix("| `").and_then(|rest| rest.split_once("` ("));
     let number = number.and_then(|(name, rest)| Some((name, rest.split_once(") |")?.0)));

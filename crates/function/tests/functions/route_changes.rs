@@ -17,7 +17,7 @@ use godwit_wire::MacAddress;
 use super::running::{End, READERS, Readers, level};
 
 const NO_ROUTE: u32 = godwit_kernels::image::IPV4_NONE;
-/// Number of blocks of 256 addresses. It is small, so that many changes concern the same block.
+/// Number of /24 address blocks. It is small, and many changes concern the same block.
 const BLOCKS: u32 = 8;
 
 fn mask(length: u8) -> u32 {
@@ -33,17 +33,17 @@ fn expected_next_hop(routes: &BTreeMap<(u8, u32), u32>, address: u32) -> u32 {
     (0..=32).rev().find_map(|length| routes.get(&(length, address & mask(length))).copied()).unwrap_or(NO_ROUTE)
 }
 
-/// Allowed results of a lookup: those before and after the current change.
+/// Allowed results of a lookup, before and after the current change.
 struct Answers {
     addresses: Vec<u32>,
-    /// Number of starts and ends of changes. It is odd during a change.
+    /// Count of the starts and ends of changes. It is odd during a change.
     change: AtomicU64,
-    /// Result before the change in the upper half, and after it in the lower half, for each
-    /// address.
+    /// Allowed results for each address. The upper half holds the result before the change, and the
+    /// lower half holds the result after it.
     both: Vec<AtomicU64>,
 }
 
-/// Returns addresses in few blocks, so that each change concerns many of them.
+/// Returns addresses in few blocks. Each change then concerns many of them.
 fn addresses(random: &mut Random) -> Vec<u32> {
     let near = (0..600).map(|_| 0x0a00_0000 + random.below(BLOCKS * 256));
     near.chain([0, u32::MAX, 0x0a00_0000 - 1, 0x0a01_0000, 0x0b00_0000]).collect()
@@ -142,16 +142,15 @@ fn changes_under_lookups(spare: Spare, hops: u32, batch: u32, changes: usize) {
 
 #[test]
 fn a_lookup_returns_the_result_before_or_after_a_change() {
-    // The number of spare groups is small, so that they are reused often.
+    // The number of spare groups is small, so groups are often reused.
     for hops in [40, 0x8000] {
-        // Two groups per block: the old one and the new one.
+        // Each block needs two groups, one before and one after a change.
         let spare = Spare { next_hops: 0, groups: 2 * BLOCKS as usize };
         changes_under_lookups(spare, hops, 1, 500);
         changes_under_lookups(spare, hops, 400, 100_000);
     }
 }
 
-/// Buffer with a frame of 54 bytes to 10.0.0.1.
 #[repr(align(64))]
 struct Buffer([u8; 64]);
 
@@ -221,7 +220,7 @@ fn no_frame_gets_parts_of_two_next_hops() {
         let has_forwarded = || forwarded.load(Ordering::Relaxed) > 0;
         wait_for("a forwarded packet", Duration::from_secs(60), has_forwarded);
         for _ in 0..10_000 {
-            // The MAC address of the station changes each time, its port sometimes.
+            // The MAC address of the station changes each time, and its port changes sometimes.
             port = if random.below(50) == 0 { random.below(3) } else { port };
             let station = station(port, random.next_u8());
             let next_hop = match random.below(5) {

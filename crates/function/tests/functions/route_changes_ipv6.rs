@@ -31,8 +31,8 @@ fn expected_next_hop(routes: &BTreeMap<(u8, u128), u32>, address: u128) -> u32 {
     (0..=128).rev().find_map(|length| routes.get(&(length, address & mask(length))).copied()).unwrap_or(NO_ROUTE)
 }
 
-/// Returns an address in one of a few ranges, with differences in both halves, so that each change
-/// concerns many addresses.
+/// Returns an address in one of a few ranges. The addresses differ in both halves, and each change
+/// concerns many of them.
 fn clustered(random: &mut Random) -> u128 {
     let near = u128::from(random.below(64_u32));
     match random.below(4) {
@@ -43,13 +43,13 @@ fn clustered(random: &mut Random) -> u128 {
     }
 }
 
-/// Allowed results of a lookup: those before and after the current change.
+/// Allowed results of a lookup, before and after the current change.
 struct Answers {
     addresses: Vec<u128>,
-    /// Number of starts and ends of changes. It is odd during a change.
+    /// Count of the starts and ends of changes. It is odd during a change.
     change: AtomicU64,
-    /// Result before the change in the upper half, and after it in the lower half, for each
-    /// address.
+    /// Allowed results for each address. The upper half holds the result before the change, and the
+    /// lower half holds the result after it.
     both: Vec<AtomicU64>,
 }
 
@@ -150,7 +150,7 @@ fn changes_under_lookups(form: Form, spare: Spare, batch: u32, changes: usize) {
 #[test]
 fn a_lookup_returns_the_result_before_or_after_a_change() {
     for form in [Form::Trie, Form::Hash] {
-        // The number of spare lines is small, so that they are reused often.
+        // The number of spare lines is small, so lines are often reused.
         let spare = Spare { next_hops: 0, lines: Some(60_000) };
         changes_under_lookups(form, spare, 1, 300);
         changes_under_lookups(form, spare, 200, 20_000);

@@ -1,4 +1,5 @@
-//! Replacements of an engine: threads that look up while another thread changes tables, or none.
+//! Replacements for an engine. One has threads that look up entries while another thread changes
+//! tables.
 
 use std::ops::Range;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -9,17 +10,18 @@ use godwit_kernels::{Level, levels};
 /// Number of reader threads.
 pub(crate) const READERS: usize = 2;
 
-/// Engine whose packets are the lookups of readers. A lookup that has started is in flight.
+/// Replacement for an engine, in which each lookup is a packet in flight.
 #[derive(Default)]
 pub(crate) struct Readers {
     /// Number of finished rounds of each reader.
     rounds: [AtomicU64; READERS],
-    /// Set to end all readers.
+    /// Whether all readers must end.
     pub(crate) ended: AtomicBool,
 }
 
 impl Readers {
-    /// Repeats a round of lookups until the end. Nothing is in flight between two rounds.
+    /// Repeats a round of lookups until the end of the test. No lookup is in flight between two
+    /// rounds.
     pub(crate) fn read(&self, reader: usize, mut round: impl FnMut()) {
         while !self.ended.load(Ordering::Acquire) {
             round();
@@ -46,7 +48,6 @@ impl Running for Readers {
     }
 }
 
-/// Engine without packets.
 pub(crate) struct Idle;
 
 impl Running for Idle {
@@ -59,7 +60,7 @@ impl Running for Idle {
     }
 }
 
-/// Ends all readers when it is dropped, even if the writer fails.
+/// Ends all readers when this value is dropped, even if the writer fails.
 pub(crate) struct End<'a>(pub(crate) &'a Readers);
 
 impl Drop for End<'_> {

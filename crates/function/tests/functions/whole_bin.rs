@@ -1,12 +1,11 @@
-//! Runs the packets of a region as one bin.
+//! Runs all packets of a region as one batch.
 
 use godwit_abi::{Descriptor, Outcome};
 use godwit_function::Function;
 use godwit_kernels::{BinCall, Level};
 use godwit_packet::Region;
 
-/// Runs the kernel of a function on packets of a region, and returns their outcomes. `group` is
-/// [`BinCall::group`].
+/// Runs the kernel of a function on packets, and returns their outcomes.
 pub(crate) fn run_bin(
     level: &Level,
     group: u32,

@@ -1,17 +1,17 @@
-//! Cuckoo hash table on the host, which knows the word in each slot and inserts new entries.
+//! Cuckoo hash table on the host. It stores the word of each slot and inserts new entries.
 //!
 //! A key has two buckets of four slots. If all eight slots are taken, a breadth-first search finds
-//! the shortest path to a free slot. Along this path, entries move to their other buckets, so that
-//! a slot of the key becomes free. The search follows Li et al., "Algorithmic Improvements for Fast
-//! Concurrent Cuckoo Hashing", EuroSys 2014, section 4.3.2.
+//! the shortest path to a free slot. The entries on this path move to their other buckets, and one
+//! of the eight slots becomes free. The search follows Li et al., "Algorithmic Improvements for
+//! Fast Concurrent Cuckoo Hashing", EuroSys 2014, section 4.3.2.
 //!
 //! ```text
 //! 63                rest_shift        2       1       0
 //! | rest             | value          | second | valid |
 //! ```
 //!
-//! A transformed key, which is permuted or hashed, consists of the number of its first bucket and
-//! of `rest`. The number of its second bucket follows from both.
+//! The hash of a key consists of the number of the first bucket and of `rest`. Both together
+//! determine the number of the second bucket.
 
 use super::waves::Waves;
 
@@ -112,7 +112,7 @@ impl Cuckoo {
         self.buckets(mixed).into_iter().zip([expected, expected | SECOND]).find_map(in_bucket)
     }
 
-    /// Returns the number of entries that hold the mixed key.
+    /// Returns the number of entries with the hash `mixed`.
     pub(crate) fn count(&self, mixed: u64) -> usize {
         let count = std::cell::Cell::new(0);
         self.find(mixed, |_| {
@@ -122,7 +122,7 @@ impl Cuckoo {
         count.get()
     }
 
-    /// Returns the mixed key in a slot.
+    /// Returns the hash of the key in a slot.
     pub(crate) fn mixed(&self, slot: u32) -> Option<u64> {
         let word = self.words[slot as usize];
         let rest = word >> self.geometry.rest_shift;

@@ -2,8 +2,8 @@
 //!
 //! A batch of changes is applied in four steps:
 //!
-//! 1. *Prepare*: enter the routes into the [`Rib`], and compute the new value of each entry of
-//!    tbl24 that changes. Nothing is visible yet. A batch that does not fit is undone.
+//! 1. *Prepare*: enter the routes into the [`Rib`], and compute the new value of each changed entry
+//!    of the first table level, tbl24. Nothing is visible yet. A batch that does not fit is undone.
 //! 2. *Write* the contents of new groups, which no lookup reads yet, and copy them to the devices.
 //! 3. *Publish*: store each changed entry of tbl24 with one store, and copy the entries to the
 //!    devices. Every lookup finds either the old group or the new one, and neither changes.
