@@ -1,5 +1,5 @@
-//! Hostile packets: every field of ESP and AH changed, truncated, nested and oversized packets,
-//! repeated and invalid sequence numbers, and many mutated packets.
+//! Processes hostile packets. They have changed ESP and AH fields, wrong lengths, nested headers,
+//! or repeated and invalid sequence numbers. Many others are mutated at random.
 
 use std::collections::BTreeMap;
 
@@ -21,7 +21,6 @@ fn verdict(gateway: &Gateway, passed: &Passed) -> &'static str {
     name(&*gateway.function, passed.outcome)
 }
 
-/// Returns SAs of a few authenticated suites, in all modes and families.
 fn few() -> Vec<Association> {
     let mut all = every();
     all.retain(|association| {
@@ -48,14 +47,15 @@ fn a_change_of_any_esp_or_ah_byte_is_detected() {
                 let passed = east.pass(form, &[frame], true).remove(0);
                 let verdict = verdict(&east, &passed);
                 let expected: &[&str] = match (byte - at, is_ah) {
-                    // SPI: no SA, or another SA, which may already have seen the number.
+                    // The changed SPI belongs to no SA, or to another SA, which may already have
+                    // received the sequence number.
                     (0..4, false) | (4..8, true) => {
                         &["no_sa", "policy_discard", "authentication", "malformed", "keepalive", "replayed"]
                     }
-                    // Sequence number. An extended number that is inferred wrongly fails
-                    // authentication.
+                    // The sequence number is changed. An extended number that is inferred wrongly
+                    // fails authentication.
                     (4..8, false) | (8..12, true) => &["authentication", "replayed"],
-                    // AH length.
+                    // The length field of AH is changed.
                     (1, true) => &["malformed"],
                     _ => &["authentication"],
                 };
@@ -71,12 +71,12 @@ fn a_change_of_any_esp_or_ah_byte_is_detected() {
     }
 }
 
-/// Changes of the outer header and of UDP must not change the decapsulated packet.
+/// A changed outer header or UDP header must not change the decapsulated packet.
 #[test]
 fn changes_of_outer_headers_do_not_affect_the_packet() {
     let mut random = Random::new(12);
     let mut few = few();
-    // Without replay protection, so that packets can be repeated.
+    // These SAs have no replay protection, so packets can be repeated.
     few.retain(|association| !association.esn);
     few.iter_mut().for_each(|association| association.replay_window = 0);
     let links = links(few, &mut random, &[64]);
@@ -111,7 +111,7 @@ fn truncated_packets_are_dropped() {
                 let passed = east.pass(form, &[encapsulated[..length].to_vec()], true).remove(0);
                 let cut = verdict(&east, &passed);
                 assert!(matches!(cut, "truncated" | "malformed"), "{form}: {}: {length}: {cut}", link.association);
-                // Truncated with matching length fields.
+                // The packet is truncated, and its length fields match the new length.
                 let front = header_at(&link.association);
                 if length < front {
                     continue;
@@ -140,11 +140,11 @@ fn repeated_and_late_numbers_are_dropped() {
             name(&*east.function, passed.outcome)
         };
         let at = &link.association;
-        // The window covers 64 numbers.
+        // The replay window covers 64 sequence numbers.
         assert_eq!(pass(100), "decrypted", "{at}");
         assert_eq!(pass(100 - 63), "decrypted", "{at}");
-        // An extended number older than the window is inferred as one of the next 2^32, which fails
-        // authentication.
+        // The number lies before the replay window. An extended number is then inferred as one of
+        // the next 2^32 numbers, which fails authentication.
         let old = if at.esn { "authentication" } else { "replayed" };
         assert_eq!(pass(100 - 64), old, "{at}");
         assert_eq!(pass(100 - 63), "replayed", "{at}");
@@ -153,7 +153,7 @@ fn repeated_and_late_numbers_are_dropped() {
         assert_eq!(pass(399), "decrypted", "{at}");
         assert_eq!(pass(300), old, "{at}");
         assert_eq!(pass(399 - 63), "decrypted", "{at}");
-        // Within the window, the order of arrival is irrelevant.
+        // Packets may arrive in any order within the replay window.
         let mut east = Gateway::new(build(&at.inbound()));
         let order: Vec<Vec<u8>> =
             (100..140).rev().chain(100..140).map(|index| link.encapsulated[index].clone()).collect();
@@ -165,7 +165,7 @@ fn repeated_and_late_numbers_are_dropped() {
     }
 }
 
-/// A forged packet with a number far ahead must not move the window.
+/// A forged packet with a high sequence number must not move the replay window.
 #[test]
 fn a_forged_number_does_not_move_the_window() {
     let mut random = Random::new(15);
@@ -187,7 +187,8 @@ fn a_forged_number_does_not_move_the_window() {
     }
 }
 
-/// A nested ESP packet is decapsulated to the inner ESP packet, which its own SA then decapsulates.
+/// One SA decapsulates a nested ESP packet to the inner ESP packet. Another SA then decapsulates
+/// this inner packet.
 #[test]
 fn nested_packets_are_decapsulated_one_layer_at_a_time() {
     let mut random = Random::new(16);
@@ -196,7 +197,7 @@ fn nested_packets_are_decapsulated_one_layer_at_a_time() {
     for pair in tunnels.windows(2) {
         let inner = links(vec![pair[0].clone()], &mut random, &[50]).remove(0);
         let mut outer = pair[1].clone();
-        // The outer tunnel carries the packets between the endpoints of the inner tunnel.
+        // The outer tunnel carries the packets of the inner tunnel.
         (outer.inner_source, outer.inner_destination) = (pair[0].source, pair[0].destination);
         let encapsulated = process(&*build(&outer.outbound()), Form::Ref, &inner.encapsulated).remove(0);
         let mut east = Gateway::new(build(&(outer.inbound() + &pair[0].inbound())));
@@ -214,7 +215,8 @@ fn nested_packets_are_decapsulated_one_layer_at_a_time() {
     }
 }
 
-/// Maximum frames with padding pass. Packets whose length field exceeds the frame are dropped.
+/// Frames of maximum length with padding pass. A packet is dropped if its length field exceeds the
+/// frame.
 #[test]
 fn accepts_padding_and_drops_packets_with_a_length_beyond_the_frame() {
     let mut random = Random::new(17);
@@ -236,15 +238,15 @@ fn accepts_padding_and_drops_packets_with_a_length_beyond_the_frame() {
     }
 }
 
-/// Processes mutated packets. Every packet is accounted for, every decapsulated packet was sent,
-/// and no buffer leaks.
+/// Processes mutated packets. Checks that every packet is counted, that every decapsulated packet
+/// was sent, and that every buffer is freed.
 fn mutated(packets: usize, seed: u64) {
     let mut random = Random::new(seed);
     let mut associations = every();
-    // SAs without authentication may decapsulate to anything.
+    // An SA without authentication may decapsulate a mutated packet to anything.
     associations.retain(|association| association.suite.authentication != Authentication::None);
     for (index, association) in associations.iter_mut().enumerate() {
-        // Half of the SAs accept repeated packets, so packets with harmless mutations are
+        // Half of the SAs accept repeated packets. Packets with harmless mutations are therefore
         // decapsulated every time.
         if index % 2 == 0 && !association.esn {
             association.replay_window = 0;
@@ -257,7 +259,8 @@ fn mutated(packets: usize, seed: u64) {
     let mut done = 0;
     let mut batch = 0u64;
     while done < packets {
-        // The replay windows would soon reject everything, so start with new SAs regularly.
+        // The replay windows would soon reject all packets, so new SAs replace the old ones
+        // regularly.
         if batch % 64 == 63 {
             east = self::east(&links);
         }
@@ -274,15 +277,15 @@ fn mutated(packets: usize, seed: u64) {
             picked.push((link, index));
             frames.push(frame);
         }
-        // Alternate between the levels and native. The reference is slow, so check every 16th batch
-        // only.
+        // The CPU levels and the native form take turns. The reference implementation is slow and
+        // checks only every 16th batch.
         let form = forms[1 + batch as usize % (forms.len() - 1)];
         let passed = east.pass(form, &frames, batch.is_multiple_of(16));
         for (&(link, index), passed) in picked.iter().zip(&passed) {
             let verdict = verdict(&east, passed);
             *counts.entry(verdict).or_default() += 1;
             match verdict {
-                // The packet may also be a complete copy of another SA's packet.
+                // The packet may also be a complete copy of a packet of another SA.
                 "decrypted" => {
                     let is_known = is_acceptable(&links[link], index, &passed.frame)
                         || links

@@ -12,10 +12,10 @@ use sha1::Sha1;
 /// Contents of an ESP packet.
 #[derive(Clone)]
 pub(crate) struct Esp {
-    /// Payload before the padding.
+    /// Payload without the padding.
     pub(crate) payload: Vec<u8>,
     pub(crate) next_header: u8,
-    /// Padding and pad length. `None` gives correct padding.
+    /// Padding and pad length. With `None`, the padding is correct.
     pub(crate) padding: Option<Vec<u8>>,
     pub(crate) iv: [u8; 16],
     pub(crate) tos: u8,
@@ -41,7 +41,8 @@ impl Esp {
     }
 }
 
-/// Returns an IPv4 packet with ESP header, IV, the given ciphertext, and the ICV.
+/// Returns an IPv4 packet with an ESP header, the IV, the ciphertext and the integrity check value
+/// (ICV).
 pub(crate) fn wrap(sa: &Sa, iv: &[u8; 16], ciphertext: &[u8], tos: u8) -> Vec<u8> {
     let mut esp = sa.spi.to_be_bytes().to_vec();
     esp.extend(9u32.to_be_bytes());
@@ -51,7 +52,7 @@ pub(crate) fn wrap(sa: &Sa, iv: &[u8; 16], ciphertext: &[u8], tos: u8) -> Vec<u8
     outer(sa, &esp, tos)
 }
 
-/// Appends the ICV.
+/// Appends the integrity check value (ICV).
 pub(crate) fn authenticate(sa: &Sa, esp: &mut Vec<u8>) {
     let mut mac = Hmac::<Sha1>::new_from_slice(&sa.authentication_key).unwrap();
     mac.update(esp);
@@ -70,7 +71,7 @@ pub(crate) fn outer(sa: &Sa, esp: &[u8], tos: u8) -> Vec<u8> {
     packet
 }
 
-/// Returns a frame with an IPv4 packet, with a VLAN tag if `tagged`.
+/// Returns a frame with an IPv4 packet. If `tagged` is set, the frame has a VLAN tag.
 pub(crate) fn ethernet(packet: &[u8], tagged: bool) -> Vec<u8> {
     let builder = if tagged { FrameBuilder::new().vlan(7) } else { FrameBuilder::new() };
     builder.ethernet(ethertype::IPV4, packet)

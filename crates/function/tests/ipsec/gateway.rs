@@ -1,5 +1,5 @@
-//! Receiving gateway that runs the host half and the kernel like the engine, and reuses its
-//! buffers.
+//! Receiving gateway. It runs the CPU part and the kernel in the same way as the engine, and reuses
+//! its buffers.
 
 use std::sync::Arc;
 
@@ -12,7 +12,7 @@ pub(crate) struct Gateway {
     pub(crate) function: Arc<dyn Function>,
     host_half: Box<dyn HostHalf>,
     region: Region,
-    /// Scratch space for the packets of one variant.
+    /// Scratch memory for the packets of one variant.
     descriptors: Vec<Descriptor>,
     parameters: Vec<u64>,
     outcomes: Vec<Outcome>,
@@ -21,7 +21,6 @@ pub(crate) struct Gateway {
 /// Maximum number of packets per batch.
 pub(crate) const BATCH: usize = 256;
 
-/// Result for a packet.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Passed {
     pub(crate) outcome: Outcome,
@@ -41,8 +40,7 @@ impl Gateway {
         }
     }
 
-    /// Processes frames. With `check`, also runs `ref` on every packet for the kernel and compares
-    /// the results.
+    /// Processes frames. If `check` is set, compares the results with the reference implementation.
     pub(crate) fn pass(&mut self, form: Form, frames: &[Vec<u8>], check: bool) -> Vec<Passed> {
         frames.chunks(BATCH).flat_map(|frames| self.pass_batch(form, frames, check)).collect()
     }
@@ -81,7 +79,6 @@ impl Gateway {
         passed
     }
 
-    /// Runs one bin.
     fn run(
         &mut self,
         form: Form,

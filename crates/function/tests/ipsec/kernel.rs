@@ -1,5 +1,5 @@
-//! Compares the kernel at every CPU level with `ref`, and both with the requirements of the
-//! standards for bad packets.
+//! Compares the kernel at every CPU level with the reference implementation. Compares both with the
+//! requirements of the standards for bad packets.
 
 use godwit_abi::Outcome;
 use godwit_function::Work;
@@ -13,14 +13,15 @@ use super::esp::{Esp, authenticate, outer, wrap};
 
 const OURS: u32 = 0x1001;
 
-/// Returns the stanzas of the outbound and the inbound end of a tunnel.
+/// Returns the stanzas for the outbound and the inbound end of a tunnel.
 fn tunnel() -> (String, String) {
     let out = Sa::new("west", OURS, "out", 1);
     let inbound = Sa { direction: "in", ..out.clone() };
     (out.stanza() + &protect_all("west"), inbound.stanza())
 }
 
-/// Returns frames with inner packets of these lengths. Some have a VLAN tag or Ethernet padding.
+/// Returns frames with inner packets of the given lengths. Some frames have a VLAN tag or Ethernet
+/// padding.
 fn frames(random: &mut Random, lengths: impl Iterator<Item = usize>) -> Vec<Vec<u8>> {
     let mut frames = Vec::new();
     for length in lengths {
@@ -32,7 +33,6 @@ fn frames(random: &mut Random, lengths: impl Iterator<Item = usize>) -> Vec<Vec<
     frames
 }
 
-/// Returns the frame without Ethernet padding.
 fn without_padding(frame: &[u8]) -> Vec<u8> {
     let l2 = if frame[12] == 0x81 { 18 } else { 14 };
     let total = usize::from(u16::from_be_bytes([frame[l2 + 2], frame[l2 + 3]]));
@@ -53,7 +53,7 @@ fn every_form_equals_ref_in_both_directions() {
         let inbound_work = Batch::new(&sent).prepare(&*east);
         let received = Batch::new(&sent).run(&*east, Form::Ref, &inbound_work, bin_packets);
         for (plain, received) in plain.iter().zip(&received) {
-            // The outer header has the same congestion mark, so the inner packet keeps its own.
+            // The outer header has the same congestion mark, so the inner packet keeps its mark.
             assert_eq!(received.outcome, Outcome { verdict: 1, reason: 0, port: 0, value: OURS });
             assert_eq!(received.frame, without_padding(plain));
         }
@@ -80,7 +80,8 @@ fn an_encapsulated_packet_has_the_standard_format() {
             assert_eq!(sent.outcome, Outcome { verdict: 0, reason: 0, port: 0, value: OURS });
             let (l2, packet) = sent.frame.split_at(18);
             assert_eq!(l2, &frame[..18]);
-            // 45 bytes of payload, 1 of padding and 2 of trailer fill three blocks.
+            // The payload has 45 bytes, the padding 1 byte and the ESP trailer 2 bytes, which fill
+            // three blocks.
             assert_eq!(packet.len(), 20 + 8 + 16 + 48 + 12);
             assert_eq!(packet[..10], [0x45, 0xb9, 0, packet.len() as u8, 0, sequence as u8, 0x40, 0, 64, 50]);
             assert_eq!(packet[12..20], [192, 0, 2, 1, 192, 0, 2, 2]);
@@ -115,10 +116,10 @@ fn any_flipped_bit_is_detected() {
         frame[14 + bit / 8] ^= 0x80 >> (bit % 8);
         frames.push(frame);
         expected.push(match bit / 8 {
-            // Outer header: the checksum is wrong, or an earlier check fails.
+            // The checksum of the changed outer header is wrong, unless an earlier check fails.
             0..20 => &["malformed", "truncated", "fragment", "policy_discard", "no_sa"][..],
             20..24 => &["no_sa"],
-            // A flipped bit may give number 0, which is never valid.
+            // A flipped bit may give the sequence number 0, which is never valid.
             24..28 => &["authentication", "replayed"],
             _ => &["authentication"],
         });
@@ -139,7 +140,7 @@ fn truncated_packets_are_dropped() {
     let frame = ethernet(&packet(&mut Random::new(5), 100), false);
     let sent = process(&*build(&west), Form::Ref, &[frame]).remove(0).frame;
     let cut: Vec<Vec<u8>> = (0..sent.len()).map(|length| sent[..length].to_vec()).collect();
-    // Truncated with a matching outer header.
+    // The packet is truncated, and its outer header matches the new length.
     let agreed: Vec<Vec<u8>> =
         (34..sent.len()).map(|length| ethernet(&outer(&sa, &sent[34..length], 0), false)).collect();
     for form in forms() {
@@ -182,7 +183,7 @@ fn the_inner_packet_is_checked() {
     };
     let good = Esp::new(&udp([10, 0, 0, 1], 53, 0));
     let padded = |padding: &[u8]| Esp { padding: Some(padding.to_vec()), ..good.clone() };
-    // A packet of 32 bytes needs 14 bytes of padding, followed by pad length and next header.
+    // A packet of 32 bytes needs 14 bytes of padding. The pad length and the next header follow.
     let correct: Vec<u8> = (1..=14).chain([14]).collect();
     let with = |at: usize, byte: u8| {
         let mut padding = correct.clone();
@@ -204,7 +205,7 @@ fn the_inner_packet_is_checked() {
         (with(14, 46), "padding"),
         (with(14, 47), "padding"),
         (with(14, 255), "padding"),
-        // Pad length 0: the other zeros are traffic flow padding after the packet.
+        // The pad length is 0. The other zeros are traffic flow padding after the packet.
         (padded(&[0; 15]), "decrypted"),
         (Esp { next_header: 59, ..good.clone() }, "dummy"),
         (Esp { payload: vec![], next_header: 59, ..good.clone() }, "dummy"),
@@ -240,8 +241,8 @@ fn the_inner_packet_is_checked() {
     }
 }
 
-/// RFC 6040, figure 4. Rows are the inner mark, columns the outer mark, each in the order not-ECT,
-/// ECT(0), ECT(1), CE.
+/// The rows are the inner mark, and the columns are the outer mark (RFC 6040, figure 4). Both have
+/// the order not-ECT, ECT(0), ECT(1), CE.
 #[test]
 fn congestion_marks_are_combined_at_the_tunnel_exit() {
     const DROP: Option<u8> = None;
@@ -351,7 +352,8 @@ fn every_form_treats_random_frames_alike() {
             frame[at] = random.next_u8();
         }
         frames.push(frame);
-        // Parameters that a host half returns, and some that it never returns.
+        // The CPU part of the function returns some of these parameters, and never returns the
+        // others.
         let sa = [0, 0, 0, 1, 1, 2, u64::from(u32::MAX)][random.below(7)];
         work.push(Work::Run { variant: random.below(2) as u8, parameter: sa << 44 | random.next_u64() >> 32 });
     }

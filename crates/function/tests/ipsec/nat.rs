@@ -1,5 +1,5 @@
-//! ESP in UDP in transport mode through a NAT (RFC 3948, section 3.1.2): decapsulated packets have
-//! checksums that match the translated addresses.
+//! Decapsulates ESP in UDP in transport mode behind a NAT (RFC 3948, section 3.1.2). The checksums
+//! of the decapsulated packets must match the translated addresses.
 
 use godwit_test_cases::ipsec::batch::{Sa, build, forms, name, process, protect_all};
 use godwit_wire::checksum::checksum;
@@ -9,7 +9,7 @@ use super::esp::ethernet;
 const UDP: u8 = 17;
 const TCP: u8 = 6;
 
-/// Returns the stanzas of the outbound and the inbound SA in transport mode.
+/// Returns the stanzas for the outbound and the inbound SA in transport mode.
 fn ends(is_ipv6: bool) -> (String, String) {
     let more = "mode = \"transport\"\nudp_encapsulation = {}\n".to_owned();
     let out = Sa { more, ..Sa::new("host", 0x3001, "out", 9) };
@@ -68,7 +68,7 @@ fn packet(is_ipv6: bool, protocol: u8, payload_bytes: usize) -> Vec<u8> {
     packet
 }
 
-/// Changes the source address and port of a frame, like a NAT.
+/// Changes the source address and the source port of a frame, as a NAT does.
 fn translate(frame: &mut [u8], is_ipv6: bool) {
     let packet = &mut frame[14..];
     let (at, address_bytes) = source(is_ipv6);

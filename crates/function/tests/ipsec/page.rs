@@ -18,7 +18,7 @@ fn page() -> String {
 fn examples_are_valid() {
     let page = page();
     let examples = page.split("```toml\n").skip(1).map(|rest| rest.split("```").next().unwrap());
-    // Some examples contain only a chain.
+    // Some examples contain only a function chain.
     let examples: Vec<&str> = examples.filter(|example| example.contains("[[function]]")).collect();
     assert!(examples.len() >= 3, "only {} examples", examples.len());
     for example in examples {
@@ -34,7 +34,8 @@ fn examples_are_valid() {
     }
 }
 
-/// The table has exactly one row per suite, and each row matches the coverage of the native kernel.
+/// The table has exactly one row per suite. Each row states correctly what the native kernel
+/// supports.
 #[test]
 fn suite_table_matches_the_kernels() {
     let page = page();
@@ -54,7 +55,7 @@ fn suite_table_matches_the_kernels() {
     assert_eq!(found.len(), SUITES.len());
 }
 
-/// The shared test SAs cover all modes that the page lists for each table cell.
+/// The shared test SAs cover all modes in the table of the page.
 #[test]
 fn test_sas_cover_every_mode() {
     let associations = every();

@@ -1,5 +1,5 @@
-//! Interoperability with scapy and tshark, for every suite, mode, address family and sequence
-//! number length, with and without UDP.
+//! Exchanges packets with scapy and tshark. The tests cover every suite, mode, address family and
+//! sequence number length, with and without UDP.
 
 use std::io::Write as _;
 use std::process::Stdio;
@@ -17,12 +17,12 @@ use godwit_test_support::hex::unhex;
 use godwit_test_support::repository;
 use godwit_test_support::{Folder, Peer, python};
 
-/// Packets per SA: one short packet, and others of any length.
+/// Number of packets per SA. One packet is short, and the others have any length.
 const PACKETS: usize = 3;
 /// Upper half of extended sequence numbers in tests that choose it.
 const UPPER: u32 = 5;
 
-/// SA with packets for it.
+/// SA with its plaintext packets.
 struct Case {
     association: Association,
     plain: Vec<Vec<u8>>,
@@ -42,8 +42,8 @@ fn cases(headers: impl Fn(&Association) -> Headers) -> Vec<Case> {
     every().into_iter().map(case).collect()
 }
 
-/// Returns the headers that scapy supports. It assumes that every routing header has segments left,
-/// and with UDP it supports no extension headers.
+/// Returns the headers that scapy supports. It assumes that every routing header has segments left.
+/// It supports no extension headers with UDP.
 fn for_scapy(association: &Association) -> Headers {
     match (association.tunnel, association.udp, association.suite.protocol) {
         (true, ..) => Headers::Any,
@@ -53,14 +53,13 @@ fn for_scapy(association: &Association) -> Headers {
     }
 }
 
-/// Returns the sequence number of the packet with this index. Extended numbers have the upper half
-/// [`UPPER`].
+/// Returns the sequence number of the packet with the given index. The upper half of extended
+/// numbers is [`UPPER`].
 fn sequence(association: &Association, index: usize) -> u64 {
     let upper = if association.esn { u64::from(UPPER) << 32 } else { 0 };
     upper | (7000 + index as u64)
 }
 
-/// Runs all packets through one form, with the sequence numbers of [`sequence`].
 fn run(function: &dyn Function, form: Form, cases: &[Case], packets: &[Vec<u8>]) -> Vec<Packet> {
     let frames: Vec<Vec<u8>> = packets.iter().map(|packet| ethernet(packet)).collect();
     let batch = Batch::new(&frames);
@@ -110,7 +109,8 @@ fn scapy_decapsulates_our_packets() {
             let association = &cases[index / PACKETS].association;
             assert_eq!(name(&*function, packet.outcome), "encrypted", "{form}: {association}");
             assert_eq!(packet.outcome.value, association.spi, "{form}: {association}");
-            // All forms must produce the same packets, so scapy checks them only once.
+            // All forms of the kernel must produce the same packets, so scapy checks these packets
+            // only once.
             if let Some(sent) = &sent {
                 assert!(packet.frame == sent[index].frame, "{form}: {association}: differs from ref");
             }
@@ -163,7 +163,8 @@ fn packets_of_scapy_are_decapsulated() {
     }
 }
 
-/// Returns the row of tshark's table `esp_sa`, or `None` if tshark cannot decrypt the SA's packets.
+/// Returns the row of tshark's table `esp_sa`. Returns `None` if tshark cannot decrypt the packets
+/// of the SA.
 fn tshark_row(association: &Association) -> Option<String> {
     let Association { suite, esn, tunnel, udp, .. } = association;
     if suite.protocol == Protocol::Ah || *esn || !tunnel || *udp {
@@ -242,7 +243,7 @@ fn tshark_decrypts_our_packets() {
     for (index, (row, plain)) in rows.iter().zip(&plain).enumerate() {
         let association = &cases[index / PACKETS].association;
         let columns: Vec<&str> = row.split(';').collect();
-        // The ICV is good exactly for suites with authentication.
+        // tshark reports a good ICV only for suites with authentication.
         let is_authenticated = association.suite.authentication != Authentication::None;
         assert_eq!(matches!(columns[0], "1" | "True"), is_authenticated, "{association}: {row}");
         assert_eq!(columns[1], format!("{:#010x}", association.spi), "{association}");

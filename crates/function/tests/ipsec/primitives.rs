@@ -1,8 +1,8 @@
 //! Tests the algorithms of the kernel with vectors of NIST CAVP, Wycheproof, OpenSSL and the RFCs.
 //!
-//! A small C program that includes the kernel's headers is compiled like each CPU level, with and
-//! without AES instructions. Round keys and HMAC states are taken from a table image, so the tests
-//! cover them too.
+//! A small C program includes the headers of the kernel. It is compiled for each CPU level, with
+//! and without AES instructions. The round keys and HMAC states come from a table image, so the
+//! tests cover them too.
 
 use godwit_function::ipsec::key_area::{KEY_AREA_BYTES, emit_keys};
 use godwit_function::ipsec::suite::{self, SUITES};
@@ -12,7 +12,7 @@ use godwit_test_support::repository;
 
 use super::program::check;
 
-/// Returns the key area of an SA in hex.
+/// Returns the bytes of an SA that hold its prepared keys, in hexadecimal digits.
 fn area(suite: &str, inbound: bool, encryption_key: &[u8], authentication_key: &[u8]) -> String {
     let suite = &SUITES[usize::from(suite::number(suite).unwrap())];
     let mut area = [0; KEY_AREA_BYTES];
@@ -65,8 +65,8 @@ fn aes_cbc_nist() {
     check(&operations);
 }
 
-/// The plaintext includes its PKCS #5 padding. In invalid cases, the decrypted ciphertext differs
-/// from it.
+/// The plaintext includes its PKCS #5 padding. In an invalid case, the decrypted ciphertext differs
+/// from the plaintext.
 #[test]
 fn aes_cbc_wycheproof() {
     let mut operations = Vec::new();
@@ -89,7 +89,6 @@ fn aes_cbc_wycheproof() {
     check(&operations);
 }
 
-/// HMAC test case with values in hex.
 struct Hmac {
     key: String,
     message: String,
@@ -105,7 +104,7 @@ fn hmac(hash: &str, cases: &[Hmac]) {
     check(&cases.iter().map(operation).collect::<Vec<_>>());
 }
 
-/// Tests the cases whose key is not longer than a block.
+/// Tests the cases in which the key is not longer than a block.
 fn hmac_rfc(hash: &str, path: &str, count: usize) {
     let groups = groups(&read(path));
     let groups = groups.iter().filter(|group| group.iter().any(|(name, value)| name == "Key" && value.len() <= 128));
@@ -131,7 +130,6 @@ fn hmac_sha256_rfc_4231() {
     hmac_rfc("sha256", "rfc4231/hmac-sha256.txt", 4);
 }
 
-/// Returns the fields of all lines that are not comments.
 fn rows<const N: usize>(path: &str) -> Vec<[String; N]> {
     let text = read(path);
     let row = |line: &str| {
@@ -231,7 +229,7 @@ fn gcm(rounds: usize, key: &str, iv: &str, aad: &str, plain: &str) -> String {
     format!("gcm {rounds} {area} {iv} {aad} {plain}")
 }
 
-/// In invalid cases, the tag differs from the computed one.
+/// In an invalid case, the tag differs from the computed tag.
 #[test]
 fn aes_gcm_and_gmac_wycheproof() {
     let mut operations = Vec::new();
@@ -261,8 +259,8 @@ fn chacha20_rfc_8439() {
     check(&cases.iter().map(operation).collect::<Vec<_>>());
 }
 
-/// RFC 8439, section 2.5.2 and appendix A.3. Covers carries, the reduction modulo 2^130 - 5 and the
-/// clamped bits.
+/// The cases cover carries, the reduction modulo 2^130 - 5 and the clamped bits (RFC 8439, section
+/// 2.5.2 and appendix A.3).
 #[test]
 fn poly1305_rfc_8439() {
     let rows = rows::<3>("rfc8439/poly1305.txt");

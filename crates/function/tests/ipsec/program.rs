@@ -1,5 +1,5 @@
-//! Compiles and runs the C program that calls the kernel's primitives (`primitives.c`).
-//! It is compiled like each CPU level, with and without AES instructions.
+//! Compiles and runs a C program that calls the functions of the kernel (`primitives.c`). The
+//! program is compiled for each CPU level, with and without AES instructions.
 
 use std::io::Write;
 use std::path::{Path, PathBuf};
@@ -10,7 +10,7 @@ use godwit_declare::Declaration;
 use godwit_declare::generate::header::header;
 use godwit_test_support::{repository, skip};
 
-/// Returns the compiler flags of each build, and whether this CPU can run it.
+/// Returns the compiler flags of each build, and whether this CPU can run the build.
 fn builds() -> Vec<(&'static [&'static str], bool)> {
     if cfg!(target_arch = "x86_64") {
         let levels = godwit_kernels::levels();
@@ -28,8 +28,8 @@ fn builds() -> Vec<(&'static [&'static str], bool)> {
 /// Path of the compiled program.
 struct Program(PathBuf);
 
-/// Writes the header that the build generates from the declaration of `ipsec`. Returns its include
-/// folder.
+/// Writes the header that the build generates from the declaration of `ipsec`. Returns the folder
+/// of the header.
 fn generated() -> PathBuf {
     let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join("include");
     let declared = godwit_kernels::declared::DECLARED.iter();
@@ -44,7 +44,8 @@ impl Program {
     fn compile(flags: &[&str]) -> Self {
         let folder = Path::new(env!("CARGO_TARGET_TMPDIR"));
         let name = format!("{}{}", env!("CARGO_CRATE_NAME"), flags.concat());
-        // Another test run may execute the program, so write a new file and rename it.
+        // Another test run may be executing the program. The compiler therefore writes a new file,
+        // which is then renamed.
         let temporary = folder.join(format!("{name}.{}", std::process::id()));
         let compiler = std::env::var("CC").unwrap_or_else(|_| "cc".to_owned());
         let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/ipsec/primitives.c");
@@ -65,7 +66,7 @@ impl Program {
         Self(program)
     }
 
-    /// Returns all builds that this CPU can run. Compiled once per process.
+    /// Returns all builds that this CPU can run. They are compiled once per process.
     fn all() -> &'static [(&'static [&'static str], Self)] {
         static PROGRAMS: OnceLock<Vec<(&[&str], Program)>> = OnceLock::new();
         PROGRAMS.get_or_init(|| {
@@ -88,8 +89,8 @@ impl Program {
     }
 }
 
-/// Runs every operation on every build. Each output line must begin with the expected text, or must
-/// not if the flag is false.
+/// Runs every operation on every build. If the flag is true, the output line must begin with the
+/// expected text. Otherwise, it must not.
 pub(crate) fn check(operations: &[(String, String, bool)]) {
     let input: String = operations.iter().map(|(operation, ..)| format!("{operation}\n")).collect();
     for (flags, program) in Program::all() {

@@ -1,6 +1,6 @@
-//! Interoperability with DPDK's example `ipsec-secgw` in both directions. Its ports are capture
-//! files (net_pcap). Its cryptography is Intel ipsec-mb or OpenSSL. It encapsulates with
-//! librte_ipsec or with its older code.
+//! Exchanges packets with DPDK's example `ipsec-secgw` in both directions. The ports of the example
+//! are capture files (net_pcap). It uses Intel ipsec-mb or OpenSSL, and either librte_ipsec or its
+//! built-in ESP code.
 
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
@@ -15,10 +15,9 @@ use godwit_test_support::capture;
 use godwit_test_support::hex::hex;
 use godwit_test_support::repository;
 
-/// Packets per SA: one short packet, and others of any length.
+/// Number of packets per SA. One packet is short, and the others have any length.
 const PACKETS: usize = 3;
-/// Initial extended sequence number. Its upper half is not 0, because that half is authenticated
-/// too.
+/// Initial extended sequence number. The upper half is authenticated too, so it is not 0.
 const EXTENDED: u64 = 5 << 32;
 /// Time without output after which the missing packets count as dropped.
 const TIMEOUT: Duration = Duration::from_secs(30);
@@ -28,7 +27,8 @@ const TIMEOUT: Duration = Duration::from_secs(30);
 struct Setup {
     name: &'static str,
     cryptodev: &'static str,
-    /// Whether the cryptodev supports every suite. OpenSSL has no ChaCha20 and no null algorithms.
+    /// Whether the cryptography driver supports every suite. OpenSSL has no ChaCha20 and no null
+    /// algorithms.
     every: bool,
     /// Whether the peer uses librte_ipsec instead of its built-in ESP.
     library: bool,
@@ -52,7 +52,7 @@ impl Setup {
     /// Returns whether the peer supports the SA.
     fn supports(self, association: &Association) -> bool {
         let Association { suite, udp, esn, icv_bytes, .. } = association;
-        // The peer supports ESP in UDP only with inline crypto of a NIC.
+        // The peer supports ESP in UDP only if a NIC does the cryptography.
         suite.protocol == Protocol::Esp
             && !udp
             && *esn == self.esn
@@ -60,8 +60,8 @@ impl Setup {
             && (suite.authentication != Authentication::Ghash || *icv_bytes == 16)
     }
 
-    /// Returns a packet in hex for comparison. The built-in ESP of the peer decrements the TTL of
-    /// tunneled packets, so the TTL and the checksum are cleared then.
+    /// Returns a packet in hexadecimal digits for comparison. The built-in ESP of the peer
+    /// decrements the TTL of tunneled packets. The TTL and the checksum are cleared in this case.
     fn comparable(self, packet: &[u8]) -> String {
         let mut packet = packet.to_vec();
         if !self.library {
@@ -71,8 +71,8 @@ impl Setup {
         hex(&packet)
     }
 
-    /// Returns the suite and the keys in the peer's configuration format, or `None` if it does not
-    /// support the suite.
+    /// Returns the suite and the keys in the peer's configuration format. Returns `None` if the
+    /// peer does not support the suite.
     fn rule(self, association: &Association) -> Option<String> {
         let suite = &association.suite;
         let bits = 8 * suite.key_bytes;
@@ -91,17 +91,17 @@ impl Setup {
             (Cipher::ChaCha20, _) => {
                 return self.library.then(|| format!("aead_algo chacha20-poly1305 aead_key {salted}"));
             }
-            // GMAC: the peer supports only 16-byte keys. It authenticates the upper half of an
-            // extended number after the packet, as with HMAC. RFC 4543, section 3.3, requires it
-            // after the SPI.
+            // The peer supports GMAC only with 16-byte keys. It authenticates the upper half of an
+            // extended number after the packet, as with HMAC. This half must follow the SPI (RFC
+            // 4543, section 3.3).
             (Cipher::Null, Authentication::Ghash) => {
                 return (bits == 128 && self.library && !self.esn)
                     .then(|| format!("cipher_algo null auth_algo aes-gmac auth_key {salted}"));
             }
             (Cipher::Null, _) => "cipher_algo null".to_owned(),
             (Cipher::Cbc, _) => format!("cipher_algo aes-{bits}-cbc cipher_key {}", digits(&association.key)),
-            // The built-in ESP of the peer requires whole blocks of 16 bytes for these keys, but
-            // CTR packets may have any multiple of 4.
+            // The built-in ESP of the peer requires blocks of 16 bytes for these keys. CTR packets
+            // may have any multiple of 4 bytes.
             (Cipher::Ctr, _) if bits > 128 && !self.library => return None,
             (Cipher::Ctr, _) => format!("cipher_algo aes-{bits}-ctr cipher_key {salted}"),
         };
@@ -113,7 +113,7 @@ impl Setup {
         Some(format!("{cipher} {authentication}"))
     }
 
-    /// Returns the configuration of the peer: an SA and a policy for each case, and routes.
+    /// Returns the configuration of the peer. It has an SA and a policy for each case, and routes.
     /// `direction` is "in" or "out".
     fn configuration(self, cases: &[Case], direction: &str) -> String {
         let mut text = String::new();
@@ -141,7 +141,7 @@ impl Setup {
     }
 }
 
-/// SA with packets for it.
+/// SA with its plaintext packets.
 struct Case {
     association: Association,
     plain: Vec<Vec<u8>>,
@@ -161,7 +161,7 @@ fn cases(setup: Setup) -> Vec<Case> {
     associations.into_iter().map(case).collect()
 }
 
-/// Running peer. It does not exit by itself, so it is killed when dropped.
+/// Running peer. The process does not end by itself, so it is killed when this value is dropped.
 struct Secgw(Child);
 
 impl Drop for Secgw {
@@ -171,8 +171,8 @@ impl Drop for Secgw {
     }
 }
 
-/// Sends frames through the peer and returns its output in the order of departure. Panics if fewer
-/// than `expected` packets come out.
+/// Sends frames through the peer and returns its output frames in order. Panics if the output has
+/// fewer than `expected` frames.
 fn secgw(setup: Setup, cases: &[Case], direction: &str, frames: &[Vec<u8>], expected: usize) -> Vec<Vec<u8>> {
     let folder = tempfile::tempdir().unwrap();
     let file = |name: &str| folder.path().join(name);
@@ -181,7 +181,7 @@ fn secgw(setup: Setup, cases: &[Case], direction: &str, frames: &[Vec<u8>], expe
     std::fs::write(file("gw.cfg"), setup.configuration(cases, direction)).unwrap();
     let log = std::fs::File::create(file("log")).unwrap();
     let mut command = Command::new(program());
-    // The lcore may run on any CPU that this process may use.
+    // The thread of DPDK may run on any CPU that this process may use.
     command.arg(format!("--lcores=0@({})", cpus()));
     command.args(["--no-pci", "--no-huge", "--no-shconf", "--no-telemetry", "-m", "512"]);
     command.arg(format!("--vdev={}", setup.cryptodev));
@@ -190,7 +190,7 @@ fn secgw(setup: Setup, cases: &[Case], direction: &str, frames: &[Vec<u8>], expe
     command.args(["--", "-p", "0x3", "-P", "-s", "8192"]);
     command.args(["-f", &text("gw.cfg")]);
     if direction == "in" {
-        // Packets from an unprotected port are decapsulated.
+        // The peer decapsulates packets from an unprotected port.
         command.args(["-u", "0x1"]);
     }
     command.args(["--config", "(0,0,0),(1,0,0)"]);
@@ -200,7 +200,7 @@ fn secgw(setup: Setup, cases: &[Case], direction: &str, frames: &[Vec<u8>], expe
     if setup.esn {
         command.args(["-e", "-w", "64"]);
     }
-    // DPDK puts its runtime files here instead of into a system directory.
+    // DPDK puts its runtime files here, and not into a system directory.
     command.env("RUNTIME_DIRECTORY", folder.path()).stdin(Stdio::null());
     command.stdout(log.try_clone().unwrap()).stderr(log);
     let mut running = Secgw(command.spawn().unwrap_or_else(|error| panic!("{}: {error}", program().display())));
@@ -256,7 +256,6 @@ fn is_installed() -> bool {
     is_installed
 }
 
-/// Runs all packets through one form. The sequence numbers of each SA start at `first`.
 fn run(stanza: &str, form: Form, packets: &[Vec<u8>], first: u64) -> (Vec<Packet>, Vec<&'static str>) {
     let function = build(stanza);
     let batch = Batch::new(&packets.iter().map(|packet| ethernet(packet)).collect::<Vec<_>>());
@@ -286,7 +285,7 @@ fn secgw_decapsulates_our_packets() {
             }
             sent.get_or_insert(packets);
         }
-        // For every SA with authentication, send a damaged packet before the valid ones.
+        // For each SA with authentication, a damaged packet precedes the valid packets.
         let mut frames = Vec::new();
         for (case, sent) in cases.iter().zip(sent.unwrap().chunks(PACKETS)) {
             if case.association.suite.authentication != Authentication::None {
@@ -336,7 +335,7 @@ fn sequence(frame: &[u8]) -> u32 {
     u32::from_be_bytes(*frame[esp + 4..].first_chunk().unwrap())
 }
 
-/// Asserts that the packets are equal. The packets of each SA must be in order.
+/// Checks that the packets are equal. The packets of each SA must be in order.
 fn assert_same_packets(setup: Setup, cases: &[Case], frames: &[Vec<u8>], plain: &[Vec<u8>]) {
     assert_eq!(frames.len(), plain.len(), "{}", setup.name);
     for (case, plain) in cases.iter().zip(plain.chunks(PACKETS)) {

@@ -1,6 +1,6 @@
-//! Compares every suite of the kernel with RustCrypto, for random keys, packets and lengths.
-//! Encapsulated packets must be equal, they must be decapsulated correctly, and changed packets
-//! must be rejected.
+//! Compares every suite of the kernel with RustCrypto, for random keys, packets and lengths. Both
+//! must encapsulate to the same packets. The kernel must decapsulate them correctly, and reject
+//! changed packets.
 
 use aes::cipher::{Array, BlockCipherEncrypt, BlockModeEncrypt, KeyInit, KeyIvInit, StreamCipher};
 use aes::{Aes128, Aes192, Aes256};
@@ -17,12 +17,11 @@ use hmac::{Hmac, Mac};
 
 use super::program::check;
 
-/// ESN bit of `flags` in an SA of the image.
+/// Flag for extended sequence numbers (ESN) in the field `flags` of an SA.
 const ESN: u32 = 0x10;
 const SPI: u32 = 0xc0ff_ee01;
 const DESTINATION: u32 = 0xc000_0202;
 
-/// SA with random keys.
 struct Keys {
     suite: &'static Suite,
     number: u8,
@@ -60,7 +59,7 @@ impl Keys {
         }
     }
 
-    /// Returns the SA in the layout of `kernels/ipsec/image.h`, in hex.
+    /// Returns the SA in the layout of `kernels/ipsec/image.h`, in hexadecimal digits.
     fn image(&self, inbound: bool) -> String {
         let mut sa = [0; 384];
         sa[..4].copy_from_slice(&SPI.to_le_bytes());
@@ -98,7 +97,7 @@ impl Keys {
     }
 
     fn ctr(&self, iv: &[u8], data: &mut [u8]) {
-        // RFC 3686, section 4.
+        // The counter block follows RFC 3686, section 4.
         let counter = [&self.salt[..], iv, &[0, 0, 0, 1]].concat();
         match self.cipher.len() {
             16 => ctr::Ctr32BE::<Aes128>::new_from_slices(&self.cipher, &counter).unwrap().apply_keystream(data),
@@ -169,11 +168,12 @@ impl Keys {
         }
     }
 
-    /// Returns the ESP packet from its header to the ICV.
+    /// Returns the ESP packet from its header to the integrity check value (ICV).
     fn encapsulate(&self, sequence: u64, payload: &[u8]) -> Vec<u8> {
         let mut header = SPI.to_be_bytes().to_vec();
         header.extend((sequence as u32).to_be_bytes());
-        // AAD: RFC 4106, section 5; RFC 4303, section 2.2.1.
+        // The additional authenticated data follows RFC 4106, section 5, and RFC 4303, section
+        // 2.2.1.
         let mut aad = SPI.to_be_bytes().to_vec();
         let mut upper = Vec::new();
         if self.esn {
@@ -248,8 +248,8 @@ fn every_esp_suite_equals_rustcrypto() {
             operations.push((decapsulate(&packet), hex(&payload), true));
             if keys.icv_bytes != 0 {
                 let mut changed = packet;
-                // Do not change the SPI and sequence number: the kernel takes both from the SA and
-                // the parameter.
+                // The SPI and the sequence number stay unchanged, because the kernel takes both
+                // from the SA and the parameter.
                 let at = 8 + random.below(changed.len() - 8);
                 changed[at] ^= 1 << random.below(8);
                 operations.push((decapsulate(&changed), "no".to_owned(), true));

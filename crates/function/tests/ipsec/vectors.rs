@@ -1,5 +1,6 @@
-//! Packets of other implementations in every form: OpenDataPlane (including RFC 3602,
-//! draft-mcgrew-gcm-test-01 and RFC 7634), strongSwan, tcpdump.
+//! Processes packets of other implementations with every form of the kernel. They are from
+//! OpenDataPlane (which includes RFC 3602, draft-mcgrew-gcm-test-01 and RFC 7634), strongSwan and
+//! tcpdump.
 
 use godwit_packet::ArenaConfig;
 use godwit_test_cases::ipsec::batch::{Batch, build, forms, name};
@@ -11,7 +12,7 @@ fn every_form_processes_packets_of_other_implementations() {
     for vector in all() {
         let stanza = vector.association.inbound();
         for form in forms() {
-            // A new host half per form starts with an empty replay window.
+            // A new CPU part for each form starts with an empty replay window.
             let function = build(&stanza);
             let mut host_half = function.host_half(0, 1).unwrap();
             for (number, packet) in vector.packets.iter().enumerate() {
@@ -20,7 +21,7 @@ fn every_form_processes_packets_of_other_implementations() {
                 let (outcome, frame) = batch.through(&*function, &mut *host_half, form);
                 let verdict = name(&*function, outcome);
                 match &packet.expected {
-                    // There is no policy for packets that belong to no SA.
+                    // No policy covers packets that belong to no SA.
                     Expected::Dropped("no_sa") => {
                         assert!(matches!(verdict, "no_sa" | "policy_discard"), "{at}: {verdict}");
                     }
@@ -36,7 +37,8 @@ fn every_form_processes_packets_of_other_implementations() {
                         assert_eq!(ip[0], 0x45, "{at}");
                         assert_eq!(godwit_wire::checksum::checksum(&ip[..20]), 0, "{at}");
                         assert_eq!((&ip[12..16], &ip[16..20]), (&source[..], &destination[..]), "{at}");
-                        // ICMP echo or echo reply with a checksum over the whole payload.
+                        // The packet is an ICMP echo or echo reply. Its checksum covers the whole
+                        // payload.
                         assert_eq!(ip[9], 1, "{at}");
                         assert!(matches!(ip[20], 0 | 8), "{at}");
                         assert_eq!(godwit_wire::checksum::checksum(&ip[20..]), 0, "{at}");
