@@ -21,7 +21,7 @@ pub struct Arrangement<'a> {
     /// Whether the traffic is live. In a replay, a function must not create packets on a timer,
     /// because the result must not depend on a clock.
     pub live: bool,
-    /// Whether the run is ending and no more packets arrive. The function then gives up its held
+    /// Whether the run is ending and no more packets arrive. The function then drops its held
     /// packets with [`Step::Expire`].
     pub ending: bool,
     /// Packets that have arrived at the function, in their arrival order. The list may be empty.
@@ -68,8 +68,8 @@ pub enum Step {
         /// Work that the kernel has to do for the packet.
         work: Work,
     },
-    /// The function created a packet from another packet, which the last [`Step::Keep`] or
-    /// [`Step::Join`] names. In arrival order, the new packet follows that packet.
+    /// The function created a packet from another packet. The other packet is the one in the last
+    /// [`Step::Keep`] or [`Step::Join`]. The new packet follows it in arrival order.
     Split {
         /// Descriptor of the new packet, which is in a newly allocated buffer.
         packet: Descriptor,
@@ -109,8 +109,8 @@ pub enum Step {
     /// The function created a packet that does not derive from another packet. The engine discards
     /// it if the worker has too many packets in flight.
     Create {
-        /// Descriptor of the new packet in a newly allocated buffer. It has the port and the flow
-        /// hash of the packet's flow.
+        /// Descriptor of the new packet in a newly allocated buffer. The function sets the port and
+        /// the flow hash in the descriptor to those of the packet's flow.
         packet: Descriptor,
         /// Work that the kernel has to do for the packet.
         work: Work,

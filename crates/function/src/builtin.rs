@@ -74,7 +74,7 @@ impl Function for BuiltIn {
         self.declared.command(request, running)
     }
 
-    /// Runs the kernel on one packet. This kernel is compiled for the lowest x86-64 level.
+    /// Runs the kernel on one packet, as compiled for the lowest x86-64 level.
     fn run_ref(&self, buffer: &mut [u8], descriptor: &mut Descriptor, variant: u8, parameter: u64) -> Outcome {
         let (number, image) = (self.contract.bin_kernel(), self.image());
         godwit_custom::run_built_in(number, image, buffer, descriptor, variant, parameter)

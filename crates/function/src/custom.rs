@@ -82,7 +82,7 @@ impl Function for Custom {
         self.declared.command(request, running)
     }
 
-    /// Runs the kernel on one packet. This kernel is compiled without optimization.
+    /// Runs the kernel on one packet, as compiled without optimization.
     fn run_ref(&self, buffer: &mut [u8], descriptor: &mut Descriptor, variant: u8, parameter: u64) -> Outcome {
         self.compiled.run_ref(self.image(), buffer, descriptor, variant, parameter)
     }

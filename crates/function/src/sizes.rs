@@ -4,7 +4,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, PoisonError, TryLockError};
 
 /// Counts of entries in a function's tables. A reader never waits for the lock of the tables. While
-/// a change holds the lock, the reader gets the counts from its last successful read.
+/// another thread holds the lock, the reader gets the last known counts.
 #[derive(Debug)]
 pub(crate) struct Sizes<const N: usize> {
     names: [&'static str; N],

@@ -124,8 +124,8 @@ fn sort(patterns: &[Vec<u8>], classes: &Classes) -> Vec<Sorted> {
     sorted
 }
 
-/// Returns the number of states of the trie. Each sorted pattern adds one state for each byte after
-/// its common prefix with the previous pattern.
+/// Returns the number of states of the trie. Each pattern adds one state for each byte after its
+/// common prefix with the previous sorted pattern.
 fn count_states(sorted: &[Sorted]) -> usize {
     let mut states = 1;
     let mut last: &[u8] = &[];
@@ -177,8 +177,8 @@ impl Automaton<'_> {
             let longer = &node.patterns[longer.unwrap_or(node.patterns.len())..];
             for patterns in longer.chunk_by(|(a, _), (b, _)| a[depth] == b[depth]) {
                 let class = u32::from(patterns[0].0[depth]);
-                // This entry is a copy from the failure state of the parent. It therefore still
-                // leads to the failure state of the child.
+                // This entry is a copy from the failure state of the parent. It therefore leads to
+                // the failure state of the child until it is overwritten.
                 let fail = self.next(node.state, class);
                 let state = self.number(patterns, depth + 1, fail);
                 self.set(node.state, class, state);

@@ -11,7 +11,7 @@ use godwit_wire::checksum::checksum;
 use godwit_wire::ipv6_extension::HEADERS_MAX;
 use godwit_wire::{ethertype, protocol};
 
-/// Limits of a [`Reassembler`]. They bound its memory, because anyone can send fragments.
+/// Limits for a [`Reassembler`]. They bound its memory, because anyone can send fragments.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Limits {
     /// Maximum number of incomplete packets.

@@ -82,8 +82,8 @@ impl<'a> Split<'a> {
         header_bytes + payload.len()
     }
 
-    /// Writes the fragment with the number `index`, counted from 0, to `out`. The length of `out`
-    /// must be [`Split::bytes`].
+    /// Writes a fragment to `out`. The fragments are counted from 0, and `index` is the number of
+    /// this fragment. The length of `out` must be [`Split::bytes`].
     pub fn emit(&self, index: usize, out: &mut [u8]) {
         let (header_bytes, payload) = self.part(index);
         let header = if index == 0 { &self.packet[..header_bytes] } else { &self.later[..header_bytes] };
@@ -119,8 +119,8 @@ impl<'a> Split<'a> {
     }
 }
 
-/// Writes the header of all fragments except the first. It has only the copied options. Returns the
-/// length of this header.
+/// Writes the header of all fragments except the first. Only the options that every fragment needs
+/// are copied into it. Returns the length of this header.
 fn later_header(header: &[u8], later: &mut [u8; HEADER_BYTES_MAX]) -> usize {
     later[..HEADER_BYTES].copy_from_slice(&header[..HEADER_BYTES]);
     let mut size = HEADER_BYTES;

@@ -46,8 +46,8 @@ pub(super) struct Changer {
     image: Arc<Image>,
     layout: Layout,
     rib: Rib,
-    /// Next hop for each entry of the root table. It belongs to the longest route that covers all
-    /// addresses of the entry.
+    /// Next hop for each entry of the root table, from the longest route that covers all addresses
+    /// of the entry.
     covering: Vec<u32>,
     lines: Lines,
     /// Sequences of 64-byte lines to which no entry refers. They are not reused yet, because

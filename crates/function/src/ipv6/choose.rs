@@ -17,7 +17,7 @@ const ADDRESSES: usize = 1 << 14;
 const ROUNDS: usize = 5;
 
 /// Measures two tables with the same routes and returns the faster one. The measurements alternate
-/// between the tables, because other work on the machine then affects both.
+/// between the tables. Other work on the machine then affects both equally.
 pub(super) fn faster(trie: Built, hash: Built, rib: &Rib) -> Built {
     let addresses = addresses(rib);
     let mut fastest = [Duration::MAX; 2];

@@ -22,8 +22,8 @@ const NEXT_HOPS: u8 = 8;
 /// a table of 4 MiB would slow the fuzzing down.
 const ROOT_BITS: u32 = 16;
 
-/// Returns a forwarding function with a few routes, whose next hops are of all kinds. No route
-/// covers addresses that begin with the byte 0x24.
+/// Returns a forwarding function with a few routes and with next hops of all kinds. No route covers
+/// addresses that begin with the byte 0x24.
 pub fn function(form: Form) -> Arc<dyn Function> {
     let (destination, source) = (MacAddress([2, 0, 0, 0, 0, 1]), MacAddress([2, 0, 0, 0, 0, 2]));
     let forward = NextHop::forward(0, destination, source);

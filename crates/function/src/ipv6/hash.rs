@@ -71,8 +71,8 @@ pub(super) fn build(routes: &[Route], outside: u32, writer: &mut dyn Writer) -> 
         let mut bytes = [0; IPV6_LINE_BYTES];
         bytes[..4].copy_from_slice(&entry.to_le_bytes());
         writer.write(line, &bytes);
-        // This /64 prefix has longer routes inside it. Their entry replaces the entry of a route to
-        // the /64 prefix itself.
+        // This /64 prefix contains longer routes. The entry for these routes replaces the entry of
+        // a route to the /64 prefix itself.
         if keys.last().is_some_and(|last| (last.prefix, last.length) == (high, 64)) {
             keys.pop();
         }
@@ -111,7 +111,7 @@ fn table(keys: &[Key], outside: u32, writer: &mut dyn Writer) -> Result<u32, Ful
     Ok(IPV6_TABLE | first)
 }
 
-/// Returns the prefix lengths that a lookup tries, in order, for sorted keys. Appends the hash
+/// Returns the prefix lengths that a lookup of the sorted keys tries, in order. Appends the hash
 /// table entries that such a lookup needs to `records`.
 fn rope(mut keys: Vec<Key>, outside: u32, records: &mut Vec<Record>) -> u64 {
     let mut rope = 0;
@@ -166,7 +166,7 @@ fn pivot(keys: &[Key], tried: usize) -> u8 {
     lengths[half.unwrap_or(0).min(shorter_max)] as u8
 }
 
-/// Stores each record in the line that its hash selects, or in one of the next lines. Returns
+/// Stores each record in the line that its hash selects, or in one of the following lines. Returns
 /// `None` if a record finds no room in any of these lines.
 fn fill(records: &[Record], hash: &Ipv6Hash) -> Option<Vec<Ipv6HashLine>> {
     let count = 1usize << (64 - hash.shift);

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use godwit_kernels::image::IPV6_LINES_MAX;
 
-/// Run of consecutive lines.
+/// Sequence of consecutive 64-byte lines.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct Run {
     pub(super) first: u32,
@@ -28,7 +28,7 @@ impl Lines {
         Self { next: 0, end: count.min(IPV6_LINES_MAX) as u32, free: BTreeMap::new(), free_count: 0 }
     }
 
-    /// Returns the number of lines that have ever been in use. All later lines are zero.
+    /// Returns the number of lines that were ever in use. All later lines are zero.
     pub(super) fn touched(&self) -> usize {
         self.next as usize
     }
@@ -39,7 +39,7 @@ impl Lines {
     }
 
     /// Changes the number of lines to `count`. The number does not fall below the number of lines
-    /// that have ever been in use.
+    /// that were ever in use.
     pub(super) fn limit(&mut self, count: usize) {
         self.end = count.clamp(self.next as usize, IPV6_LINES_MAX) as u32;
     }
@@ -74,13 +74,13 @@ impl Lines {
         Some(first)
     }
 
-    /// Frees a run.
+    /// Frees a sequence of lines.
     pub(super) fn give(&mut self, run: Run) {
         self.free.entry(run.count).or_default().push(run.first);
         self.free_count += run.count as usize;
     }
 
-    /// Joins adjacent free runs.
+    /// Joins adjacent free sequences of lines.
     fn join(&mut self) {
         let mut runs: Vec<Run> = std::mem::take(&mut self.free)
             .into_iter()
@@ -101,8 +101,8 @@ impl Lines {
             };
         }
         match joined {
-            // If a free sequence ends where the never used lines begin, it becomes part of the
-            // never used lines.
+            // A free sequence may end where the lines that were never in use begin. It then joins
+            // those lines.
             Some(last) if last.first + last.count == self.next => self.next = last.first,
             last => last.into_iter().for_each(|last| self.give(last)),
         }

@@ -30,8 +30,8 @@ impl SourceLookup for Ipv6Sources {
         &self.image
     }
 
-    /// Returns the route to the source address of the packet in `frame`. The filter ignores
-    /// link-local addresses and the address `::`, because they have no routes.
+    /// Returns the route to the source address of the packet in `frame`. Link-local addresses and
+    /// the address `::` have no routes, so the filter ignores them.
     fn route(&self, frame: &[u8]) -> SourceRoute {
         let Some(packet) = packet_of(frame, ethertype::IPV6, HEADER_BYTES) else { return SourceRoute::NotFiltered };
         let source = u128::from_be_bytes(*packet[8..].first_chunk().unwrap_or(&[0; 16]));

@@ -42,7 +42,7 @@ pub(super) const NEXT_HOPS_MAX: usize = IPV6_NONE as usize;
 /// with separate memory allocates all lines.
 pub(super) const FULL_TABLE_LINES: usize = 1 << 19;
 
-/// Error that reports too few free lines.
+/// Error that reports too few free 64-byte lines.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Full;
 

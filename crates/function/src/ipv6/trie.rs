@@ -37,8 +37,8 @@ struct Piece {
     entry: u32,
 }
 
-/// Builds the trie for `intervals` and returns the entry that refers to it. The trie is indexed by
-/// the upper 64 bits of addresses. It covers `2^bits` such numbers from `from` on, and the first
+/// Builds the trie for `intervals` and returns the entry that refers to the trie. Lookup keys are
+/// the upper 64 bits of addresses. The trie covers `2^bits` keys from `from` on, and the first
 /// interval begins at `from`.
 pub(super) fn build(intervals: &[Interval], bits: u32, writer: &mut dyn Writer) -> Result<u32, Full> {
     let from = (intervals[0].start >> 64) as u64;

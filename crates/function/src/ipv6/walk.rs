@@ -47,7 +47,7 @@ impl Words for Part<'_> {
     }
 }
 
-/// Root table and lines, from which lookups read.
+/// Root table and 64-byte lines, from which lookups read.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Table<W> {
     pub(super) form: Form,
@@ -133,8 +133,8 @@ impl<W: Words> Table<W> {
     }
 }
 
-/// Appends all sequences of lines below an entry of the table to `runs`. `read` returns a word of a
-/// line.
+/// Appends all sequences of lines that are reachable from a table entry to `runs`. `read` returns a
+/// word of a line.
 pub(super) fn runs(form: Form, entry: u32, read: &dyn Fn(u32, usize) -> u32, runs: &mut Vec<Run>) {
     let first = line_of(entry);
     match (entry & TAG, form) {

@@ -121,7 +121,7 @@ impl Control {
         }
         let published = self.publish(Some(running));
         // A worker reports a source address only once between two calls of this method. After a
-        // call, it repeats the report, because the address may not have been learned.
+        // call, it may report the address again, because the switch may not have learned it.
         self.shared.rounds.fetch_add(1, Ordering::Relaxed);
         published
     }

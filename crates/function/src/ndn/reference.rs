@@ -121,7 +121,7 @@ pub(super) fn run_ref(buffer: &mut [u8], descriptor: &mut Descriptor, fib: &Fib,
     Outcome { port, value: index, ..Outcome::verdict(VERDICT_FORWARD) }
 }
 
-/// Returns the NDN packet after the IP and UDP headers that carry it to the next hop.
+/// Returns the NDN packet with the IP and UDP headers that carry it to the next hop.
 fn add_carrier_headers(carrier: Carrier, ndn: &[u8]) -> Vec<u8> {
     let datagram = |ports: (u16, u16), pseudo_header: &dyn Fn(u32) -> Checksum| {
         let mut datagram = vec![0; udp::HEADER_BYTES];

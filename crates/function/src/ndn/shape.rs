@@ -77,8 +77,8 @@ fn best_guide(names: &Names, key: [u64; 2], sample: usize) -> u32 {
     let deepest = depths.iter().rposition(|&count| count > 0).unwrap_or(0);
     let sampled = || names.iter().step_by(names.len() / sample + 1).map(|(name, _)| name);
     let cost = |guide: usize| {
-        // A guide of many names often occurs in the sample and thus counts more. The lengths of the
-        // names below each guide come from all names.
+        // A guide of many names often occurs in the sample and thus counts more. For each guide in
+        // the sample, the lengths of the names below it come from all names.
         let mut below: HashMap<u64, u32> = HashMap::new();
         for name in sampled() {
             if let Some(end) = ends(name).nth(guide - 1) {

@@ -266,8 +266,9 @@ impl Table {
         (depth, guide_end)
     }
 
-    /// Updates the prefix lengths that lookups try, in the kernel's table. These are the lengths of
-    /// all names. A name longer than a guide counts with the length of the guide.
+    /// Updates the list of prefix lengths in the kernel's table. A lookup tries these lengths,
+    /// which are the lengths of all names. A name longer than a guide counts with the length of the
+    /// guide.
     fn publish_depths(&mut self, written: &mut Written) {
         let guide = self.header.guide as usize;
         let mut bits = 0;

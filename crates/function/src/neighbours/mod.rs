@@ -46,8 +46,9 @@ pub(crate) const REQUESTS_MAX: u8 = 3;
 pub(crate) const REACHABLE_NS: u64 = 30 * SECOND_NS;
 /// Pause before a silent station is asked again.
 pub(crate) const SILENCE_NS: u64 = 3 * SECOND_NS;
-/// Time between a station's answer and the use of its address by routes, in nanoseconds. Packets
-/// that were held for the station leave in this time, and later packets do not overtake them.
+/// Time between a station's answer and the use of its address by routes, in nanoseconds. In this
+/// time, packets that were held for the station leave. Later packets therefore do not overtake
+/// them.
 pub(crate) const SETTLE_NS: u64 = 20 * MILLISECOND_NS;
 /// Minimum interval between two checks of due entries.
 const LOOK_NS: u64 = 5 * MILLISECOND_NS;
@@ -96,7 +97,7 @@ pub(crate) struct Target {
     pub(crate) mtu: u16,
 }
 
-/// State of a station, as seen by a packet that is sent to it.
+/// State of a station to which a packet is sent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Resolution {
     /// The address is known.

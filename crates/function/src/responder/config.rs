@@ -72,8 +72,8 @@ impl Settings {
 }
 
 impl Interface {
-    /// Returns the source address for requests to `neighbour`. Among the addresses of the same
-    /// family, it is the one that shares the longest prefix with the neighbour's address.
+    /// Returns the source address for requests to `neighbour`. It has the same address family as
+    /// `neighbour` and shares the longest prefix with it.
     pub(super) fn nearest(&self, neighbour: IpAddr) -> Option<IpAddr> {
         let bits = |address: IpAddr| match address {
             IpAddr::V4(address) => u128::from(address.to_bits()) << 96,

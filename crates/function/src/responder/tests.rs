@@ -61,8 +61,8 @@ fn answers_arp_requests_for_addresses_of_the_port() {
     expected.extend(THEIRS);
     expected.extend([10, 0, 0, 7]);
     assert_eq!(&reply[14..42], &expected);
-    // The responder does not answer these frames. For example, they ask for an address of another
-    // port, arrive on a port without addresses, or are truncated.
+    // The responder does not answer these frames. Some ask for an address of another port, arrive
+    // on a port without addresses, or are truncated.
     assert_eq!(answer(&who_has([10, 3, 0, 1])), None);
     assert_eq!(answer(&who_has([10, 0, 0, 2])), None);
     assert_eq!(answers::answer(&settings(), 0, &who_has([10, 0, 0, 1])), None);

@@ -1,5 +1,5 @@
-//! Packets that a worker holds until the addresses of their stations are resolved. The worker
-//! copies these packets and frees their buffers.
+//! Packets that a worker holds until the Ethernet addresses of their stations are resolved. The
+//! worker copies these packets and frees their buffers.
 
 use std::collections::HashMap;
 

@@ -1,5 +1,5 @@
 //! Addresses of the router itself. The router accepts only frames to its MAC addresses. A packet
-//! that arrives with one of its IP addresses as source is forged, or has looped back.
+//! with one of its IP addresses as source is forged, or has looped back.
 
 use std::collections::BTreeSet;
 use std::net::IpAddr;

@@ -63,8 +63,8 @@ impl Resolver {
         (!dynamic.is_empty()).then(|| Self { dynamic, tables: OnceLock::new(), state: Mutex::default() })
     }
 
-    /// Finds the responder function for each dynamic next hop, and registers the next hop there.
-    /// Functions call this method in [`Function::connect`].
+    /// Finds the responder function for each dynamic next hop, and registers the next hop with the
+    /// responder. Functions call this method in [`Function::connect`].
     pub(crate) fn connect(&self, functions: &[Arc<dyn Function>], own: usize) -> Result<(), Error> {
         let mut tables = Vec::with_capacity(self.dynamic.len());
         for dynamic in &self.dynamic {

@@ -86,7 +86,7 @@ const NOT_FORWARDED: u64 = (godwit_kernels::image::IPV4_HOP_LOCAL
 pub(crate) struct ReversePathHost<L> {
     pub(crate) filter: ReversePath,
     pub(crate) lookup: L,
-    /// Variant of the packets that pass.
+    /// Kind of processing for the packets that pass the filter.
     pub(crate) variant: u8,
     /// Drop reason of the packets that do not pass the filter.
     pub(crate) reason: u8,

@@ -203,9 +203,8 @@ impl Acl {
                 return Err(error);
             }
         };
-        // The table has two copies of the patterns, and a change writes the unused copy. Lookups
-        // that began before the previous change may still read it, so the change first waits for
-        // them.
+        // The table has two copies of the patterns, and a change writes the unused copy. Earlier
+        // lookups may still read that copy, so the change first waits for them.
         running.quiesce()?;
         for row in new {
             running.image_changed(self.rows.write(image, row))?;

@@ -19,8 +19,8 @@ struct Exact {
     permutation: Permutation,
     cuckoo: Cuckoo,
     waves: Waves,
-    /// Location of each field. The first two numbers are the first bit and the number of bits in a
-    /// table entry. The other two are the offset and size in the row.
+    /// Location of each field: the number of its first bit in a table entry, its number of bits,
+    /// its offset in the row, and its size.
     fields: Vec<(u32, u32, usize, usize)>,
     offset: usize,
     bucket_bits: u32,

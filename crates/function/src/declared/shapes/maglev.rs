@@ -59,7 +59,7 @@ fn hashes(name: &str) -> (u64, u64) {
     (hash(0xcbf2_9ce4_8422_2325), hash(0x9ae1_6a3b_2f90_404f))
 }
 
-/// Returns the row index for each entry of the table. The names take turns, and each name takes the
+/// Returns the row index for each entry of the table. The names take turns. Each name takes the
 /// first free entry in its pseudo-random order.
 fn populate(names: &BTreeMap<String, u32>) -> Vec<u16> {
     let mut entries = vec![NONE; ENTRIES];
@@ -115,8 +115,8 @@ impl Maglev {
         }
         let copy = 1 - self.copy;
         let at = self.offset + copy * COPY_BYTES;
-        // There are two copies of the table, and a change writes the unused copy. Lookups that
-        // began before the previous change may still read it, so the change first waits for them.
+        // There are two copies of the table, and a change writes the unused copy. Earlier lookups
+        // may still read that copy, so the change first waits for them.
         running.quiesce()?;
         for (index, entry) in populate(&names).into_iter().enumerate() {
             image.fill_u16(at + 2 * index, 1, entry);

@@ -1,4 +1,4 @@
-//! Frames and packets that the router accepts only from or to its own addresses.
+//! Tests which frames and packets the router accepts, depending on its own addresses.
 
 use super::*;
 

@@ -55,8 +55,8 @@ proptest! {
         prop_assert!(other < 1 << bits && other / 2 != geometry.first(mixed) / 2);
     }
 
-    /// The table must agree with a map. While a group of writes is in progress, in any order, each
-    /// address that is in the table before and after the changes must be in some slot.
+    /// The table must agree with a map. The writes of a group may occur in any order. Meanwhile, an
+    /// address that stays in the table must always be in some slot.
     #[test]
     fn table_agrees_with_a_map_and_no_wave_loses_an_address(
         words: [u64; 9],

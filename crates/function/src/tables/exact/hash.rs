@@ -1,6 +1,5 @@
-//! Keyed hash functions of exact-match tables. Short lookup keys are permuted, and the result
-//! allows their recovery. Long keys are hashed. `kernels/tables/exact.h` computes the same
-//! functions.
+//! Keyed hash functions of exact-match tables. Short lookup keys are permuted, and can be recovered
+//! from the result. Long keys are hashed. `kernels/tables/exact.h` computes the same functions.
 
 use crate::Error;
 

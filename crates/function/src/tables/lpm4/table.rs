@@ -114,7 +114,7 @@ impl<T> Slots<T> {
 enum Target {
     NextHop(u32),
     Group(u32),
-    /// A new group, as an index into [`TableUpdate::new_groups`].
+    /// Index into [`TableUpdate::new_groups`] of a new group.
     New(u32),
 }
 
@@ -298,7 +298,7 @@ impl Table {
         let sent = ranges.into_iter().try_for_each(|range| running.image_changed(range));
         let sent = sent.and_then(|()| if was_used { self.quiesce(running) } else { Ok(()) });
         if let Err(error) = sent {
-            // No entry of the table refers to these groups yet, so they are free again after the
+            // No entry of the table refers to these groups yet, so they can be retired after the
             // failure.
             made.iter().for_each(|group| drop(self.groups.slots.retire(*group)));
             return Err(error);
@@ -307,9 +307,8 @@ impl Table {
         Ok(made)
     }
 
-    /// Stores the changed entries and retires the groups that are no longer in use. The changes are
-    /// in effect even if the copy to a device fails. The device then receives the changes with the
-    /// next batch.
+    /// Stores the changed entries and retires unused groups. The changes are in effect even if the
+    /// copy to a device fails. The device then receives the changes with the next batch.
     fn publish(&mut self, update: &TableUpdate, made: &[u32], running: &dyn Running) -> Result<(), Error> {
         let (top, entry_bytes) = (self.layout.top(), self.layout.entry_bytes);
         let mut retired = Vec::new();
