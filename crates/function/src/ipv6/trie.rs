@@ -18,8 +18,8 @@ const STRIDES: [u32; 4] = [6, 8, 10, 12];
 /// Cost of a lookup step through a bucket, relative to a step through a node. Steps through nodes
 /// are cheaper, because one SIMD gather instruction performs sixteen of them.
 const BUCKET_COST: f64 = 1.5;
-/// Additional cost of a bucket that skips address bits, relative to a lookup step through a node.
-/// The lookups of a batch wait for each other once more at such a bucket.
+/// Cost of a lookup step through a bucket that skips address bits, relative to a step through a
+/// node. The lookups of a batch wait for each other once more at such a bucket.
 const SKIP_COST: f64 = 3.0;
 /// Cost of 64 bytes of memory, relative to a lookup step through a node. A lower cost makes lookups
 /// faster and the table larger. With the value 0.3, a lookup in `bench ipv6-lookup` takes 4.2
