@@ -21,9 +21,7 @@ use toml::de::DeTable;
 use crate::control::program::FunctionProgram;
 use crate::control::wiped::WipedValue;
 
-/// A packet function with everything that it needs on a worker. This includes the part of the
-/// function that runs on the CPU, a connection to the CPU device for its kernel, and packet
-/// buffers.
+/// A packet function, with the CPU device and the packet buffers that it needs.
 struct Gateway {
     function: Arc<dyn Function>,
     host_half: Option<Box<dyn HostHalf>>,
@@ -32,9 +30,8 @@ struct Gateway {
     chunk: Option<Chunk>,
 }
 
-/// Maximum length of a frame, in bytes. The fuzz targets ignore longer inputs.
+/// Maximum length of a frame, in bytes. Longer inputs are ignored.
 const FRAME_BYTES_MAX: usize = 2048;
-/// Number of packet buffers. A packet of maximum length has fewer fragments.
 const PACKETS: usize = 80;
 
 impl Gateway {
@@ -70,8 +67,6 @@ impl Gateway {
         assert_eq!(self.region.allocated(), 0);
     }
 
-    /// Passes a frame through a function that holds, splits or creates packets. `previous` is the
-    /// outcome of the function before it.
     fn arrange(&mut self, port: u8, frame: &[u8], previous: PreviousOutcome) {
         let mut original = self.region.allocate(frame.len()).expect("there is a buffer");
         original.port = port;
@@ -120,8 +115,7 @@ impl Gateway {
         self.region.release(&packet);
     }
 
-    /// Processes a packet with the kernel, and compares the result with the reference
-    /// implementation.
+    /// Compares the result of the kernel with the result of the reference implementation.
     fn run(&mut self, original: Descriptor, variant: u8, parameter: u64) {
         let mut buffer = self.region.buffer_mut(&original).to_vec();
         let mut expected = original;
@@ -153,7 +147,7 @@ impl Gateway {
         self.chunk = Some(chunk);
     }
 
-    /// Checks that all copies of a packet that leaves by several ports stay within their buffers.
+    /// Checks that all copies of a flooded packet stay within their buffers.
     fn flood(&mut self, packet: &Descriptor, outcome: Outcome) {
         if outcome.verdict == VERDICT_DROP || outcome.port != PORT_FLOOD {
             return;
@@ -167,7 +161,7 @@ impl Gateway {
         }
     }
 
-    /// Checks that the function declares the verdict or the drop reason that its kernel returned.
+    /// Checks that the function declares the verdict or drop reason that its kernel returned.
     fn check_outcome(&self, outcome: Outcome) {
         let contract = self.function.contract();
         match outcome.verdict {
@@ -301,8 +295,8 @@ pub fn ipsec_outbound(data: &[u8]) {
     }
 }
 
-/// Fuzzes the responder. The first two bytes of `data` are the verdict of the function `ipv4` or
-/// `ipv6` before it, and its value. The rest is a frame.
+/// Fuzzes the responder. The first byte of `data` selects the verdict of the previous function. The
+/// second byte determines the value of that verdict. The rest is a frame.
 pub fn responder_frame(data: &[u8]) {
     thread_local! {
         static RESPONDER_HOST: RefCell<Gateway> = RefCell::new(Gateway::new(build("responder", RESPONDER)));
@@ -321,7 +315,7 @@ pub fn responder_frame(data: &[u8]) {
     RESPONDER_HOST.with_borrow_mut(|host| host.arrange(0, frame, previous));
 }
 
-/// No engine: changes have no packets to wait for, and no devices to reach.
+/// Engine without packets and devices.
 struct Idle;
 
 impl Running for Idle {
@@ -356,8 +350,8 @@ pub fn control_request(data: &[u8]) {
     });
 }
 
-/// Fuzzes the inbound path of IPsec. `data` becomes a frame for an inbound SA, or the content of a
-/// packet with valid authentication ([`ipsec::fuzz::frame`]).
+/// Fuzzes the inbound path of IPsec. `data` becomes either a frame for an inbound SA, or the
+/// content of a packet with valid authentication ([`ipsec::fuzz::frame`]).
 pub fn ipsec_inbound(data: &[u8]) {
     thread_local! {
         static GATEWAY: RefCell<Gateway> = RefCell::new(Gateway::new(ipsec::fuzz::function()));
@@ -380,8 +374,8 @@ pub fn l2_frame(data: &[u8]) {
     }
 }
 
-/// Fuzzes the parser of files with static MAC addresses. `data` is such a file. If the parser
-/// returns an error, the error must name a line that exists.
+/// Fuzzes the parser of files with static MAC addresses. `data` is such a file. An error must name
+/// an existing line.
 pub fn l2_macs(data: &[u8]) {
     let lines = 1 + data.iter().filter(|&&byte| byte == b'\n').count();
     let port = |vid: u16, name: &str| match name.len() {
@@ -394,8 +388,8 @@ pub fn l2_macs(data: &[u8]) {
     }
 }
 
-/// Fuzzes IPv6 forwarding. `data` is a frame. Two routers process it: one stores its routes in a
-/// trie, and the other in hash tables. The kernel and the reference implementation must agree.
+/// Fuzzes IPv6 forwarding. `data` is a frame. One router stores its routes in a trie, and another
+/// in hash tables. Each kernel must agree with the reference implementation.
 pub fn ipv6_frame(data: &[u8]) {
     thread_local! {
         static ROUTERS: RefCell<[Gateway; 2]> = RefCell::new(
@@ -419,9 +413,8 @@ pub fn ndn_interest(data: &[u8]) {
     }
 }
 
-/// Fuzzes the parser of files with NDN names. `data` is such a file. Names that are parsed must
-/// survive a round trip through text. If the parser returns an error, it must name a line that
-/// exists.
+/// Fuzzes the parser of files with NDN names. `data` is such a file. A parsed name must survive the
+/// conversion to text and back. An error must name an existing line.
 pub fn ndn_names(data: &[u8]) {
     let lines = 1 + data.iter().filter(|&&byte| byte == b'\n').count();
     let hops = [(&b"a"[..], 0), (b"lan", 1)];

@@ -12,26 +12,25 @@ use godwit_packet::ArenaHandle;
 pub struct Options {
     /// Capture files that replace all ports, for a replay.
     pub replay: Option<Replay>,
-    /// Path of the control socket. It replaces the configured path.
+    /// Path of the control socket. It overrides the configured path.
     pub control: Option<PathBuf>,
-    /// Folder for the state that survives a restart. It replaces the configured folder.
+    /// Folder for the state that survives a restart. It overrides the configured folder.
     pub state: Option<PathBuf>,
-    /// Flag that requests a reload. When it is set, the engine reads the configuration file again,
-    /// and applies changed classes and edges of the function chain. Then the engine clears the
-    /// flag.
+    /// Flag that requests a reload of the configuration file. The engine applies changes of packet
+    /// classes and edges, and clears the flag.
     pub reload: Option<Arc<AtomicBool>>,
-    /// Function that opens devices in tests. It replaces [`godwit_device::open`].
+    /// Function that opens devices in tests, instead of [`godwit_device::open`].
     #[doc(hidden)]
     pub opener: Option<Opener>,
 }
 
-/// Function that opens a device in tests. It takes the arguments of [`godwit_device::open`]. If it
-/// returns `None`, the engine calls [`godwit_device::open`] instead.
+/// Function that opens a device in tests. If it returns `None`, the engine calls
+/// [`godwit_device::open`] with the same arguments.
 #[doc(hidden)]
 #[derive(Clone)]
 pub struct Opener(pub Arc<OpenDevice>);
 
-/// Signature of the function in [`Opener`], which opens a device in tests.
+/// Signature of the function in [`Opener`].
 #[doc(hidden)]
 pub type OpenDevice = dyn Fn(
         &str,

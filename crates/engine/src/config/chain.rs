@@ -1,5 +1,5 @@
-//! Reads the function chain from the `[[chain]]` stanzas and from the files that they name. The
-//! chain determines the next function for each result of a function.
+//! Reads the function chain from the `[[chain]]` stanzas and from the chain files that they name.
+//! The chain determines the next function for each result of a function.
 
 use std::path::{Path, PathBuf};
 
@@ -20,17 +20,15 @@ struct ChainKeys {
     to: String,
 }
 
-/// Place in the configuration that defines an edge of the function chain.
 enum Origin {
-    /// The edge is a `[[chain]]` stanza. The field is the index of the stanza.
+    /// A `[[chain]]` stanza with this index.
     Stanza(usize),
-    /// The edge is a line of a chain file. The fields are the path and the line number.
+    /// A line of a chain file: the path of the file and the line number.
     Line(PathBuf, usize),
 }
 
-/// Parses a chain file, which has one edge per line (Hummingbird, section 3). The three columns are
-/// the packet type, the current function and the next function. Empty lines and comments are
-/// skipped.
+/// Parses a chain file, which defines one edge per line (Hummingbird, section 3). The columns are
+/// the packet type, the current function and the next function.
 fn read_file(path: &Path, text: &str, edges: &mut Vec<(Edge, Origin)>) -> Result<(), ConfigError> {
     for (number, line) in (1..).zip(text.lines()) {
         let line = line.split('#').next().unwrap_or_default().trim();
@@ -58,8 +56,8 @@ fn read_file(path: &Path, text: &str, edges: &mut Vec<(Edge, Origin)>) -> Result
     Ok(())
 }
 
-/// Reads the edges of all `[[chain]]` stanzas and of the chain files that they name. Returns each
-/// edge with its position in the configuration.
+/// Reads the edges of all `[[chain]]` stanzas and chain files. Returns each edge with the place of
+/// its definition.
 fn read_edges<'a>(
     document: &Document<'a>,
     stanzas: &mut [Stanza<'a>],

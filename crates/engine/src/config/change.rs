@@ -1,5 +1,5 @@
-//! Reads a new function chain for a running engine. Packet classes and edges of the chain may
-//! change. All other stanzas must stay as they were at the start.
+//! Reads a new function chain for a running engine. Only packet classes and edges may differ from
+//! the current configuration.
 
 use std::path::Path;
 
@@ -24,9 +24,9 @@ pub struct ChainConfig {
 }
 
 impl Config {
-    /// Reads a new function chain that uses the ports and functions of this configuration. `text`
-    /// must contain only `[[class]]` and `[[chain]]` stanzas. Errors show `origin` as the file
-    /// name. Relative paths in `text` are resolved from `directory`.
+    /// Reads a new function chain for the ports and functions of this configuration. `text`
+    /// contains only `[[class]]` and `[[chain]]` stanzas. Errors show `origin` as the file name.
+    /// Relative paths in `text` start at `directory`.
     ///
     /// # Errors
     /// If the text is invalid, or the running engine cannot use the chain.
@@ -42,11 +42,12 @@ impl Config {
         self.chain_of(&document, root, directory)
     }
 
-    /// Reads a new function chain from the file of this configuration.
+    /// Reads the function chain again from the configuration file.
     ///
     /// # Errors
-    /// If the file is invalid, or the running engine cannot use the chain. Classes and edges may
-    /// have changed in the file, but any other change is an error.
+    ///
+    /// If the file is invalid, if anything except classes and edges changed, or if the running
+    /// engine cannot use the chain.
     pub fn read_again(&self) -> Result<ChainConfig, ConfigError> {
         let Some(path) = &self.path else {
             return Err(ConfigError::at(

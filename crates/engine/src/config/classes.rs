@@ -12,7 +12,7 @@ use toml::Spanned;
 use super::document::{Document, Stanza};
 use super::error::ConfigError;
 
-/// Protocols that have a name in configurations. All other protocols are written as numbers.
+/// Protocols that have a name in configurations. Other protocols are written as numbers.
 const PROTOCOLS: [(&str, u8); 8] = [
     ("tcp", protocol::TCP),
     ("udp", protocol::UDP),
@@ -24,14 +24,13 @@ const PROTOCOLS: [(&str, u8); 8] = [
     ("ah", protocol::AH),
 ];
 
-/// Returns the name that a configuration uses for a protocol number. Returns `None` if the protocol
-/// has no name.
+/// Returns the configuration's name for a protocol number. Returns `None` if the protocol has no
+/// name.
 pub fn protocol_name(protocol: u8) -> Option<&'static str> {
     PROTOCOLS.iter().find(|(_, number)| *number == protocol).map(|(name, _)| *name)
 }
 
-/// Maximum number of rules in all packet classes together. The classifier checks the rules one
-/// after the other.
+/// Maximum number of rules of all packet classes together.
 pub(crate) const RULES_MAX: usize = 4096;
 
 #[derive(Deserialize)]
@@ -49,8 +48,8 @@ struct ClassKeys {
     destination_ports: Terms,
 }
 
-/// Reads all packet classes. Returns the names of the classes, starting with class 1, and their
-/// rules in the order of the file.
+/// Reads all packet classes. Returns the class names, starting with class 1, and the rules in file
+/// order.
 pub(super) fn read<'a>(
     document: &Document<'a>,
     stanzas: Vec<Stanza<'a>>,
@@ -67,15 +66,14 @@ pub(super) fn read<'a>(
             return Err(document.refuse(stanza.span_of("name"), message));
         }
         names.push(name);
-        // `names` has at most CLASSES_MAX elements, so the number of a class fits into 8 bits.
+        // At most CLASSES_MAX classes exist, so a class number fits into 8 bits.
         let class = names.len() as u8;
         rules_of(document, &mut stanza, class, &mut rules)?;
     }
     Ok((names, rules))
 }
 
-/// Appends the rules of one packet class. Each key of the class has a list of values, and each
-/// combination of values is one rule.
+/// Appends the rules of one packet class. Each combination of the listed values is one rule.
 fn rules_of<'a>(
     document: &Document<'a>,
     stanza: &mut Stanza<'a>,
@@ -100,8 +98,8 @@ fn rules_of<'a>(
     Ok(())
 }
 
-/// Values in a packet class or in a trace filter, with one list per key. The list of an absent key
-/// contains only `None`, which matches all packets.
+/// Values in a packet class or in a trace filter, with one list per key. The value `None` matches
+/// all packets. If a key is absent, its list contains only `None`.
 pub(crate) struct Lists {
     pub(crate) protocols: Vec<Option<u8>>,
     pub(crate) sources: Vec<Option<Prefix>>,
@@ -112,7 +110,7 @@ pub(crate) struct Lists {
 
 impl Lists {
     /// Checks whether any packet can match these lists. If none can, returns the faulty key and an
-    /// error message. The message calls the lists `what`, which is `class` or `filter`.
+    /// error message. `what` is the name of the lists in the message: `class` or `filter`.
     pub(crate) fn contradiction(&self, what: &str) -> Option<(&'static str, String)> {
         let has_ports = |protocol: &Option<u8>| protocol.is_none_or(protocol::has_ports);
         let ports = [("source_ports", &self.source_ports), ("destination_ports", &self.destination_ports)];
@@ -133,7 +131,7 @@ impl Lists {
         (!fits).then(|| ("destination", message()))
     }
 
-    /// Returns the number of rules, which is the number of combinations of the listed values.
+    /// Returns the number of combinations of the listed values. Each combination is one rule.
     /// Returns `None` if the number overflows.
     pub(crate) fn rules(&self) -> Option<usize> {
         let Self { protocols, sources, destinations, source_ports, destination_ports } = self;
@@ -158,7 +156,7 @@ impl Lists {
     }
 }
 
-/// Error in a value of the configuration ([`Term`]). The caller adds the position of the value.
+/// Error in a value ([`Term`]) of the configuration. The caller adds the line number.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum TermError {
     #[error("{0} is not a protocol number: must be 0 to 255")]
@@ -219,8 +217,8 @@ pub(crate) fn read_ports(term: &Term) -> Result<RangeInclusive<u16>, TermError> 
     }
 }
 
-/// List of the values of a key. A single value is a list with one element. The list is empty if the
-/// key is absent.
+/// Values of a key. A single value is a list with one element. The list is empty if the key is
+/// absent.
 #[derive(Default)]
 struct Terms(Vec<Spanned<Term>>);
 
@@ -251,8 +249,8 @@ impl Terms {
 
 impl<'de> Deserialize<'de> for Terms {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        // Only a single value needs the position that is read here. The elements of a list have
-        // their own positions.
+        // This position is used only for a single value. The elements of a list have separate
+        // positions.
         let value = Spanned::<OneOrMore>::deserialize(deserializer)?;
         let span = value.span();
         Ok(Self(match value.into_inner() {

@@ -12,19 +12,19 @@ use super::functions::{FunctionConfig, no_device};
 use super::settings::{EngineConfig, PackingKeys, validate_packing, within};
 
 /// Number of submissions to the CPU for which a worker reserves memory. The CPU finishes each
-/// submission before the worker submits the next one.
+/// submission before the next one starts.
 const CHUNKS_SYNCHRONOUS: usize = 4;
-/// Maximum number of submissions to another device for which a worker reserves memory. More than a
-/// few submissions in flight do not increase the throughput.
+/// Maximum number of submissions to another device for which a worker reserves memory. More
+/// submissions in flight do not increase the throughput.
 const CHUNKS_MAX: usize = 64;
 /// Maximum watchdog timeout: one hour, in milliseconds.
 const WATCHDOG_MS_MAX: usize = 3_600_000;
-/// Minimum number of batches per submission to any device except the CPU.
+/// Minimum number of batches per submission to a device other than the CPU.
 const BINS: u32 = 64;
-/// Maximum value for a function in the key `share`. The key divides the work-groups of a device
-/// between functions, in proportion to these values.
+/// Maximum weight of a function in the key `share`. A device's work-groups are divided between
+/// functions in proportion to these weights.
 const SHARE_MAX: u32 = 1000;
-/// Maximum number of packets in a submission, which is a set of batches for a device.
+/// Maximum number of packets in a submission to a device.
 const BIN_CAPACITY_MAX: u32 = 1 << 24;
 
 /// Configuration of a device.
@@ -33,28 +33,26 @@ pub struct DeviceConfig {
     /// Name of the device, such as `cpu`, `opencl:0` or `cuda:0`.
     pub id: String,
     /// Mode in which the device runs kernels. In mode `launch`, each submission launches a kernel.
-    /// In mode `persistent`, a kernel runs all the time and waits for packets.
+    /// In mode `persistent`, one kernel runs all the time and waits for packets.
     pub mode: Mode,
-    /// Method by which packets reach the device's own memory and return. It applies only to the
-    /// mode `launch`.
+    /// Method that copies packets to the device's memory and back. Only the mode `launch` uses it.
     pub transfer: Transfer,
-    /// Watchdog timeout, in milliseconds. A device that needs longer for a submission counts as
-    /// lost.
+    /// Watchdog timeout, in milliseconds. A device is lost if it needs longer for a submission.
     pub watchdog_ms: u64,
-    /// Number of submissions per worker. The worker fills one submission while the other
-    /// submissions are on the device.
+    /// Number of submissions for which each worker reserves memory. The worker fills one submission
+    /// while the device processes the others.
     pub chunks: usize,
     /// Whether a packet may continue to the next function without leaving the device.
     pub device_chain: bool,
-    /// Functions that have reserved work-groups, with their shares of the device's persistent
-    /// work-groups. Functions that are not listed run on all work-groups.
+    /// Functions that have reserved persistent work-groups, with their shares of these work-groups.
+    /// Other functions run on all work-groups.
     pub share: Vec<(String, u32)>,
     /// Sizes and deadline of batches and of submissions.
     pub packing: PackerConfig,
 }
 
 impl DeviceConfig {
-    /// Creates the configuration of a device that has no `[[device]]` stanza.
+    /// Creates the configuration of a device without a `[[device]]` stanza.
     fn new(id: &str, mode: Mode, engine: &EngineConfig, packing: &PackingKeys) -> Self {
         let defaults = chunk_defaults(id, mode, engine);
         Self {
@@ -71,15 +69,15 @@ impl DeviceConfig {
 }
 
 impl DeviceConfig {
-    /// Returns the share of the device's work-groups that is reserved for `function`. The value 0
-    /// means that all work-groups run the function.
+    /// Returns the weight of `function` in the device's key `share`, or 0 if the function runs on
+    /// all work-groups.
     pub(crate) fn share_of(&self, function: &str) -> u32 {
         self.share.iter().find(|(name, _)| name == function).map_or(0, |(_, share)| *share)
     }
 }
 
 /// Returns the default number and size of submissions for a device. Returns `None` for the CPU,
-/// which processes packets on the worker's thread.
+/// which runs on the worker's thread.
 fn chunk_defaults(id: &str, mode: Mode, engine: &EngineConfig) -> Option<ChunkDefaults> {
     kind_of(id)?.chunks(mode, engine.workers)
 }
@@ -95,8 +93,7 @@ fn chunk_defaults(id: &str, mode: Mode, engine: &EngineConfig) -> Option<ChunkDe
 fn packing_of(chunks: Option<ChunkDefaults>, engine: &EngineConfig, keys: &[&PackingKeys]) -> PackerConfig {
     let mut packing = PackerConfig::default();
     if let Some(chunks) = chunks {
-        // A worker has at most 65536 packets in flight, so the number of packets per submission
-        // fits into 32 bits.
+        // A worker has at most 65536 packets in flight, so this number fits into 32 bits.
         let share = (engine.in_flight_packets / chunks.chunks).max(1) as u32;
         packing.chunk_packets = share.min(chunks.packets_max);
         packing.chunk_bytes = Some(chunks.bytes);
@@ -106,8 +103,8 @@ fn packing_of(chunks: Option<ChunkDefaults>, engine: &EngineConfig, keys: &[&Pac
     }
     keys.iter().for_each(|keys| keys.apply(&mut packing));
     if chunks.is_some() && keys.iter().all(|keys| keys.bins.is_none()) {
-        // Some batches of a submission stay partly empty. The submission therefore has twice as
-        // many batches as its packets would fill.
+        // Some batches stay partly empty. A submission therefore has twice as many batches as full
+        // batches would need.
         let bin_packets = packing.bin_packets.max(1);
         let bins = 2 * (packing.chunk_packets / bin_packets);
         packing.bins = bins.max(BINS).min(BIN_CAPACITY_MAX / bin_packets).clamp(1, u16::MAX.into());
@@ -151,8 +148,8 @@ impl DeviceKeys {
     }
 }
 
-/// Reads the configuration of all devices. These are the CPU, every device with a `[[device]]`
-/// stanza, and every device that a function names.
+/// Reads the configuration of the CPU, of every device with a `[[device]]` stanza, and of every
+/// device that a function names.
 pub(super) fn read<'a>(
     document: &Document<'a>,
     stanzas: Vec<Stanza<'a>>,
@@ -236,8 +233,8 @@ fn read_one<'a>(
     Ok(config)
 }
 
-/// Checks the key `share` of a device. Each function in the key must run on the device, and the
-/// device must have persistent work-groups.
+/// Checks the key `share` of a device. Each listed function must run on the device, and the device
+/// must have persistent work-groups.
 fn validate_share(
     document: &Document<'_>,
     stanza: &Stanza<'_>,

@@ -1,5 +1,5 @@
-//! Parses the text of a configuration into stanzas, and keeps the position of each key for error
-//! messages. Converts errors of the TOML parser to readable messages.
+//! Parses a configuration into stanzas, and rewords errors of the TOML parser. The position of each
+//! key is kept for error messages.
 
 use std::ops::Range;
 
@@ -13,10 +13,9 @@ use super::error::ConfigError;
 
 /// Maximum length of the name of a port, function or class, in bytes.
 const NAME_BYTES_MAX: usize = 32;
-/// Names with a special meaning in function chains, which no port, function or class may have.
+/// Names with a special meaning in function chains. No port, function or class may have them.
 const RESERVED: [&str; 3] = [godwit_chain::DROP, godwit_chain::EGRESS, godwit_chain::DEFAULT_CLASS];
 
-/// Text of a configuration, with the file name that error messages show.
 pub(super) struct Document<'a> {
     text: &'a str,
     origin: &'a str,
@@ -24,12 +23,11 @@ pub(super) struct Document<'a> {
 
 /// A stanza, which is one table of the TOML document.
 pub(super) struct Stanza<'a> {
-    /// Header of the stanza as written in the file, such as `[engine]` or `[[port]]`.
+    /// Header of the stanza, such as `[engine]` or `[[port]]`.
     pub(super) header: String,
     span: Range<usize>,
-    /// All keys of the stanza, with their positions. A key remains in this list after it was read.
+    /// All keys of the stanza with their positions, including keys that were read.
     keys: Vec<(String, Range<usize>)>,
-    /// All string values of the stanza, each with the position of its key.
     texts: Vec<(String, Range<usize>)>,
     table: DeTable<'a>,
 }
@@ -47,38 +45,37 @@ impl<'a> Document<'a> {
         }
     }
 
-    /// Returns an error with a message, at the line that contains the position `at`.
+    /// Returns an error with a message for the line at offset `at`.
     pub(super) fn refuse(&self, at: Range<usize>, message: impl ToString) -> ConfigError {
         ConfigError::at(self.origin, self.line(at.start), message)
     }
 
-    /// Returns an error with a message, at a line. Lines are counted from 1.
     pub(super) fn refuse_line(&self, line: usize, message: impl ToString) -> ConfigError {
         ConfigError::at(self.origin, line, message)
     }
 
-    /// Returns a warning with a message, at the line that contains the position `at`.
+    /// Returns a warning with a message for the line at offset `at`.
     pub(super) fn warn(&self, at: Range<usize>, message: impl std::fmt::Display) -> String {
         format!("{}:{}: {message}", self.origin, self.line(at.start))
     }
 
-    /// Returns the number of the line that contains a position. Lines are counted from 1. For a
-    /// position after the end of the text, returns the last line.
+    /// Returns the line number at a byte offset. Lines are counted from 1. An offset after the end
+    /// of the text belongs to the last line.
     pub(super) fn line(&self, at: usize) -> usize {
         let before = &self.text.as_bytes()[..at.min(self.text.len())];
         let line = 1 + before.iter().filter(|&&byte| byte == b'\n').count();
         line.min(self.text.lines().count().max(1))
     }
 
-    /// Deserializes all keys of a stanza that have not been read. The stanza keeps the positions of
-    /// its keys. `known` lists further valid keys, which an error message may suggest.
+    /// Deserializes the remaining keys of a stanza. `known` lists further valid keys, which an
+    /// error message may suggest.
     pub(super) fn read<T: Deserialize<'a>>(&self, stanza: &mut Stanza<'a>, known: &[&str]) -> Result<T, ConfigError> {
         let table = stanza.take_table();
         T::deserialize(table.into_deserializer()).map_err(|error| self.refuse_toml(&error, stanza, known))
     }
 
-    /// Reads the key `name` of a port, function or class, checks the name, and removes the key from
-    /// the stanza.
+    /// Checks the key `name` of a port, function or class, removes it from the stanza, and returns
+    /// its value.
     pub(super) fn name(&self, stanza: &mut Stanza<'a>) -> Result<String, ConfigError> {
         let name = stanza.require_text(self, "name")?;
         let text = name.get_ref();
@@ -101,7 +98,7 @@ impl<'a> Document<'a> {
     pub(super) fn refuse_toml(&self, error: &toml::de::Error, stanza: &Stanza<'_>, known: &[&str]) -> ConfigError {
         let message = error.message();
         let text = error.to_string();
-        // The TOML parser appends a line with the path of the key to its message.
+        // The TOML parser ends its message with the path of the key, on a separate line.
         let path = text.trim_end().rsplit_once("\nin `").map(|(_, path)| path.trim_end_matches('`'));
         let mut at = error.span().unwrap_or(stanza.span());
         if let Some(key) = quoted_after(message, "unknown field ") {
@@ -124,8 +121,7 @@ impl<'a> Document<'a> {
         if let (Some(path), Some((found, expected))) = (path, wrong.and_then(|wrong| wrong.rsplit_once(", expected ")))
         {
             let expected = in_words(expected);
-            // A field whose name ends with "key" may contain a secret. The message therefore does
-            // not quote its value.
+            // A value whose name ends with "key" may be secret, so the message does not quote it.
             return self.refuse(
                 at,
                 match path.ends_with("key") {
@@ -162,14 +158,13 @@ impl<'a> Stanza<'a> {
         self.span.clone()
     }
 
-    /// Returns the position of the first key for which `matches` returns true, in the order of the
-    /// text.
+    /// Returns the position of the first key that satisfies `matches`.
     pub(super) fn first_of(&self, matches: impl Fn(&str) -> bool) -> Option<Range<usize>> {
         let found = self.keys.iter().filter(|(key, _)| matches(key));
         found.map(|(_, span)| span.clone()).min_by_key(|span| span.start)
     }
 
-    /// Returns the position of a key. If the key is absent, returns the position of the stanza.
+    /// Returns the position of a key, or the position of the stanza if the key is absent.
     pub(super) fn span_of(&self, key: &str) -> Range<usize> {
         self.keys.iter().find(|(name, _)| name == key).map_or(self.span(), |(_, span)| span.clone())
     }
@@ -178,19 +173,18 @@ impl<'a> Stanza<'a> {
         self.keys.iter().any(|(name, _)| name == key)
     }
 
-    /// Returns the position of a key whose string value satisfies `fits`. If there is no such key,
-    /// returns the position of the stanza.
+    /// Returns the position of a key whose string value satisfies `fits`, or else the position of
+    /// the stanza.
     pub(super) fn span_of_text(&self, fits: impl Fn(&str) -> bool) -> Range<usize> {
         self.texts.iter().find(|(text, _)| fits(text)).map_or(self.span(), |(_, span)| span.clone())
     }
 
-    /// Removes all keys that have not been read, and returns them with their values and positions.
+    /// Removes and returns the remaining keys with their values.
     pub(super) fn take_table(&mut self) -> Spanned<DeTable<'a>> {
         Spanned::new(self.span.clone(), std::mem::take(&mut self.table))
     }
 
-    /// Checks that all keys of the stanza are in `known`. If not, returns an error that names the
-    /// first unknown key.
+    /// Returns an error that names the first key outside `known`, if there is any.
     pub(super) fn refuse_unknown(&self, document: &Document<'_>, known: &[&str]) -> Result<(), ConfigError> {
         let unknown = self.keys.iter().filter(|(key, _)| !known.contains(&key.as_str()));
         match unknown.min_by_key(|(_, span)| span.start) {
@@ -199,8 +193,8 @@ impl<'a> Stanza<'a> {
         }
     }
 
-    /// Reads a key with a string value, and removes it from the stanza. Returns `None` if the key
-    /// is absent.
+    /// Removes a key with a string value, and returns the value. Returns `None` if the key is
+    /// absent.
     pub(super) fn take_text(
         &mut self,
         document: &Document<'_>,
@@ -217,8 +211,8 @@ impl<'a> Stanza<'a> {
         }
     }
 
-    /// Reads a key whose value is a string or a list of strings, and removes it from the stanza.
-    /// Returns an empty list if the key is absent.
+    /// Removes a key whose value is a string or a list of strings, and returns the strings. Returns
+    /// an empty list if the key is absent.
     pub(super) fn take_texts(
         &mut self,
         document: &Document<'_>,
@@ -244,8 +238,7 @@ impl<'a> Stanza<'a> {
         Ok(texts)
     }
 
-    /// Reads a key with a string value, and removes it from the stanza. Returns an error if the key
-    /// is absent.
+    /// Removes a required key with a string value, and returns the value.
     pub(super) fn require_text(
         &mut self,
         document: &Document<'_>,
@@ -263,7 +256,7 @@ impl<'a> Stanza<'a> {
         Err(document.refuse(self.span(), format!("{} lacks the key `{key}`", self.header)))
     }
 
-    /// Reads the table `[key]`, and removes it from this stanza. Returns an empty stanza if the
+    /// Removes the table `[key]` from this stanza, and returns it. Returns an empty stanza if the
     /// table is absent.
     pub(super) fn table(&mut self, document: &Document<'_>, key: &str) -> Result<Stanza<'a>, ConfigError> {
         let header = format!("[{key}]");
@@ -275,7 +268,7 @@ impl<'a> Stanza<'a> {
         }
     }
 
-    /// Reads all tables `[[key]]` in the order of the text, and removes them from this stanza.
+    /// Removes all tables `[[key]]` from this stanza, and returns them in the order of the text.
     pub(super) fn tables(&mut self, document: &Document<'_>, key: &str) -> Result<Vec<Stanza<'a>>, ConfigError> {
         let Some(value) = self.table.remove(key) else { return Ok(Vec::new()) };
         let header = format!("[[{key}]]");
@@ -293,23 +286,20 @@ impl<'a> Stanza<'a> {
     }
 }
 
-/// Returns the quoted name that follows `start` in an error message of the TOML parser. Returns
-/// `None` if the message does not begin with `start`.
+/// Returns the quoted name after `start` in an error message of the TOML parser. Returns `None` if
+/// the message does not begin with `start`.
 fn quoted_after<'m>(message: &'m str, start: &str) -> Option<&'m str> {
     let rest = message.strip_prefix(start)?.strip_prefix('`')?;
-    // The quoted name can contain any character. The end of the name is therefore found by the text
-    // that follows it.
+    // The quoted name may contain backquotes, so the search looks for the text after the name.
     let end = rest.rfind("`, expected ").or_else(|| rest.rfind("`, there are no ")).or_else(|| rest.rfind('`'))?;
     Some(&rest[..end])
 }
 
-/// Returns the quoted names that an error message of the TOML parser lists as valid.
 fn quoted_list(message: &str) -> Vec<&str> {
     let Some((_, expected)) = message.rsplit_once("`, expected ") else { return Vec::new() };
     expected.split('`').skip(1).step_by(2).collect()
 }
 
-/// Converts the TOML parser's name of an expected type to plain words.
 fn in_words(expected: &str) -> &str {
     match expected {
         "u8" => "an integer from 0 to 255",

@@ -13,7 +13,7 @@ pub enum ConfigError {
         /// Error of the operating system.
         source: std::io::Error,
     },
-    /// A line is wrong in the configuration file, or in a file that the configuration names.
+    /// A line is wrong in the configuration file, or in a file that it names.
     #[error("{origin}:{line}: {message}")]
     Line {
         /// Name of the file that contains the line.
@@ -35,8 +35,8 @@ impl ConfigError {
     }
 }
 
-/// Replaces control characters by spaces, because an error message must have one line. Names and
-/// values that the message quotes can contain control characters.
+/// Replaces control characters by spaces, because an error message must fit on one line. Quoted
+/// names and values may contain control characters.
 fn one_line(message: &str) -> String {
     message.trim().chars().map(|c| if c.is_control() { ' ' } else { c }).collect()
 }

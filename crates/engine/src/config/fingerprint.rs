@@ -1,6 +1,6 @@
-//! Computes a fingerprint of a configuration, to detect changes that are not allowed at run time.
-//! Classes and edges of the function chain may change, but nothing else. The fingerprint contains
-//! hashes instead of values, because some values are secret keys.
+//! Computes a fingerprint of a configuration. A change of the fingerprint reveals a change that the
+//! running engine cannot apply. The fingerprint contains hashes instead of values, because some
+//! values are secret keys.
 
 use std::hash::{BuildHasher, Hasher, RandomState};
 use std::ops::Range;
@@ -9,10 +9,10 @@ use std::sync::OnceLock;
 use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
-/// Stanzas that may change at run time. The fingerprint covers all other stanzas.
+/// Stanzas that the fingerprint does not cover, because they may change at run time.
 const FREE: [&str; 2] = ["class", "chain"];
 
-/// Fingerprint of a configuration. It contains a hash of each value in each stanza, in order.
+/// Hashes of all values in a configuration, in order.
 #[derive(Debug)]
 pub(super) struct Fingerprint(Vec<Entry>);
 
@@ -20,7 +20,7 @@ pub(super) struct Fingerprint(Vec<Entry>);
 struct Entry {
     /// Name of the stanza in error messages, such as ``function `vpn` `` or `[engine]`.
     stanza: String,
-    /// Name of the key. If it is `None`, the entry only records that the stanza exists.
+    /// Name of the key, or `None` for the stanza itself.
     key: Option<String>,
     hash: u64,
     at: Range<usize>,
@@ -32,7 +32,7 @@ impl Fingerprint {
         let mut entries = Vec::new();
         let mut kinds: Vec<(&str, &Spanned<DeValue<'_>>)> =
             root.iter().map(|(key, value)| (key.get_ref().as_ref(), value)).collect();
-        // The kinds of stanzas are sorted, because their order in the file is irrelevant.
+        // The order of different stanzas in the file is irrelevant, so they are sorted.
         kinds.sort_by_key(|(key, _)| *key);
         for (key, value) in kinds.into_iter().filter(|(key, _)| !FREE.contains(key)) {
             match value.get_ref() {
@@ -52,8 +52,8 @@ impl Fingerprint {
     }
 
     /// Returns the first difference between two fingerprints, as a message and its position in
-    /// `other`. The position is `None` if a whole stanza is missing in `other`. Returns `None` if
-    /// the fingerprints agree.
+    /// `other`. The position is `None` if `other` lacks a whole stanza. Returns `None` if the
+    /// fingerprints agree.
     pub(super) fn difference(&self, other: &Self) -> Option<(Option<Range<usize>>, String)> {
         let stanzas = |entries: &Self| -> Vec<(String, Range<usize>)> {
             let heads = entries.0.iter().filter(|entry| entry.key.is_none());
@@ -98,8 +98,8 @@ fn append_entries(entries: &mut Vec<Entry>, stanza: String, at: Range<usize>, ta
     }
 }
 
-/// Returns the hash of a TOML value. Equal values have equal hashes within this process, even if
-/// their spaces, comments and positions in the text differ.
+/// Returns the hash of a TOML value. Spaces and comments do not affect the hash. The hash function
+/// differs between processes.
 fn hash(value: &Spanned<DeValue<'_>>) -> u64 {
     static KEYS: OnceLock<RandomState> = OnceLock::new();
     let mut hasher = KEYS.get_or_init(RandomState::new).build_hasher();
@@ -127,7 +127,6 @@ fn feed(value: &DeValue<'_>, hasher: &mut impl Hasher) {
         DeValue::Table(table) => {
             hasher.write_u8(7);
             hasher.write_usize(table.len());
-            // The keys of the table are sorted, because their order in the text is irrelevant.
             let mut keys: Vec<_> = table.iter().map(|(key, value)| (key.get_ref(), value.get_ref())).collect();
             keys.sort_by_key(|(key, _)| *key);
             for (key, value) in keys {

@@ -22,13 +22,12 @@ pub struct FunctionConfig {
     /// Implementation of the kernel that runs on the CPU.
     pub implementation: Implementation,
     /// Names of the devices that run the function, such as `cpu`, `opencl:0` and `cuda:0`. The list
-    /// has at least one element and no duplicates. Several devices divide the packets of the
-    /// function between them.
+    /// is not empty and has no duplicates. Several devices divide the packets of the function
+    /// between them.
     pub devices: Vec<String>,
     /// The function with its tables.
     pub function: Arc<dyn Function>,
-    /// Line of the configuration at which the stanza of the function starts. Lines are counted from
-    /// 1.
+    /// Line number of the function's stanza in the configuration, counted from 1.
     pub line: usize,
 }
 
@@ -43,7 +42,7 @@ impl std::fmt::Debug for FunctionConfig {
     }
 }
 
-/// Returns all values that the key `kind` of a function can have.
+/// Returns all valid values of a function's key `kind`.
 pub fn function_kinds() -> Vec<&'static str> {
     godwit_function::kind_names()
 }
@@ -168,14 +167,13 @@ fn read_devices(
     Ok(devices)
 }
 
-/// Returns the text that ends an error message about an invalid device name. The text lists the
-/// valid names.
+/// Returns the end of an error message about an invalid device name. It lists the valid names.
 pub(super) fn no_device(name: &str) -> String {
     format!("`{}`: valid devices are {} with a device number N", name.escape_debug(), godwit_device::id_forms())
 }
 
-/// Converts an error of a function to an error of the configuration. Adds the position of the error
-/// in the stanza, or in a file that the stanza names.
+/// Converts an error of a function to a configuration error. The result names the line of the error
+/// in the stanza or in a file that the stanza names.
 fn refuse(document: &Document<'_>, stanza: &Stanza<'_>, name: &str, directory: &Path, error: &Error) -> ConfigError {
     match error {
         Error::Toml(error) => document.refuse_toml(error, stanza, &KEYS),

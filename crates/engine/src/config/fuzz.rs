@@ -5,8 +5,8 @@ use std::path::Path;
 use super::Config;
 use super::error::ConfigError;
 
-/// Parses `data` as a configuration. If the parser returns an error, the message must have one line
-/// of text and name a line that exists.
+/// Parses `data` as a configuration. An error message must be one line, and must name an existing
+/// line of `data`.
 pub fn config_parse(data: &[u8]) {
     let Ok(text) = std::str::from_utf8(data) else { return };
     match Config::parse(text, "fuzz.toml", Path::new("/nonexistent")) {

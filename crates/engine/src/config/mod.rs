@@ -54,17 +54,17 @@ pub use settings::{EngineConfig, Idle, IoModel};
 pub struct Config {
     /// Settings of the workers.
     pub engine: EngineConfig,
-    /// Settings of the memory for packets. The buffers have enough headroom and tailroom for the
-    /// functions of the chain.
+    /// Settings of the memory for packets. Headroom and tailroom of the buffers suffice for the
+    /// chain.
     pub arena: ArenaConfig,
-    /// Whether the configuration sets the key `reuse` of `[arena]`. Without the key, the engine
-    /// chooses the order in which buffers are reused.
+    /// Whether the configuration sets the key `reuse` of the stanza `[arena]`. Without the key, the
+    /// engine chooses the order in which buffers are reused.
     pub has_reuse: bool,
     /// Address at which metrics are served, if configured.
     pub metrics: Option<MetricsAddress>,
-    /// Sizes and deadline of batches, for devices that do not set these values.
+    /// Default sizes and deadline of the batches of all devices.
     pub packing: PackerConfig,
-    /// Devices that run functions or have a `[[device]]` stanza. The CPU is always the first one.
+    /// Devices that run functions or have a `[[device]]` stanza. The CPU comes first.
     pub devices: Vec<DeviceConfig>,
     /// Configured ports. The index of a port is its number.
     pub ports: Vec<PortConfig>,
@@ -74,37 +74,36 @@ pub struct Config {
     pub classifier: Classifier,
     /// Function chain, which determines the next function or port of each packet.
     pub chain: Chain,
-    /// Warnings about probable mistakes. Each warning is one sentence, and some start with
-    /// `FILE:LINE: `.
+    /// Warnings about probable mistakes. Each warning is one sentence. Some start with `FILE:LINE:
+    /// `.
     pub warnings: Vec<String>,
-    /// Name of the configuration file that errors and warnings show.
+    /// Name of the configuration file in errors and warnings.
     origin: String,
-    /// Path of the configuration file. It is `None` if the configuration does not come from a file.
+    /// Path of the configuration file, if the configuration comes from a file.
     path: Option<PathBuf>,
     /// Headroom and tailroom of the packet buffers. A new function chain must not need more.
     room: settings::Room,
-    /// Fingerprint of all stanzas that must not change at run time.
     fingerprint: fingerprint::Fingerprint,
 }
 
 impl Config {
-    /// Reads the configuration file at `path`. Relative paths in the file are resolved from the
-    /// directory of the file.
+    /// Reads the configuration file at `path`. Relative paths in the file start at its folder.
     ///
     /// # Errors
+    ///
     /// If the file cannot be read or is invalid. The error names the file and, if possible, the
     /// line.
     pub fn load(path: &Path) -> Result<Self, ConfigError> {
         // The text may contain keys, so it is overwritten after use.
         let text = Zeroizing::new(read(path)?);
         let mut config = Self::parse(&text, &path.display().to_string(), folder(path))?;
-        // The absolute path is stored, so that a reload finds the file from any working directory.
+        // A reload must find the file from any working directory, so its path is absolute.
         config.path = Some(std::path::absolute(path).unwrap_or_else(|_| path.to_owned()));
         Ok(config)
     }
 
     /// Reads the configuration in `text`. Errors show `origin` as the file name. Relative paths in
-    /// `text` are resolved from `directory`.
+    /// `text` start at `directory`.
     ///
     /// # Errors
     /// If the text is invalid. The error names file and line.
@@ -163,8 +162,7 @@ impl Config {
     }
 
     /// Checks that live ports can work on this machine, and that their queues suit the functions.
-    /// The check is separate from [`Config::parse`], because a replay uses capture files instead of
-    /// live ports.
+    /// The check is separate from [`Config::parse`], because a replay does not use live ports.
     ///
     /// # Errors
     /// If a port cannot work. The error names the line of the first such port.
@@ -197,9 +195,9 @@ impl Config {
         Ok(())
     }
 
-    /// Checks that no secret key in the configuration file would repeat its nonces after a restart.
-    /// `has_folder` states whether the run has a folder that stores the last sequence numbers. The
-    /// check is separate from [`Config::parse`], because a replay repeats its output on purpose.
+    /// Checks that no secret key would repeat its nonces after a restart. `has_folder` states
+    /// whether a folder stores the last sequence numbers. The check is separate from
+    /// [`Config::parse`], because a replay repeats its output on purpose.
     ///
     /// # Errors
     /// If a function needs a state folder. The error names the line of the function.
@@ -259,8 +257,8 @@ impl Config {
         self.path.is_some()
     }
 
-    /// Adapts the settings of the packet buffers to the requirements of the ports. Tests call the
-    /// method after they have replaced ports.
+    /// Adapts the packet buffers to the requirements of the ports. Tests call this method after
+    /// they replace ports.
     ///
     /// # Errors
     /// If a requirement cannot be met.
@@ -298,7 +296,7 @@ impl Config {
 const STANZAS: [&str; 10] =
     ["engine", "arena", "packing", "metrics", "device", "dpdk", "port", "function", "class", "chain"];
 
-/// Reads a file as UTF-8 text. If the text is not valid UTF-8, the error names the line.
+/// Reads a text file. If the text is not valid UTF-8, the error names the line.
 fn read(path: &Path) -> Result<String, ConfigError> {
     let bytes = std::fs::read(path).map_err(|source| ConfigError::File { path: path.to_owned(), source })?;
     String::from_utf8(bytes).map_err(|error| {
@@ -309,7 +307,7 @@ fn read(path: &Path) -> Result<String, ConfigError> {
     })
 }
 
-/// Returns the directory from which relative paths in the configuration file `path` are resolved.
+/// Returns the folder of the configuration file `path`, at which relative paths start.
 fn folder(path: &Path) -> &Path {
     path.parent().unwrap_or(Path::new(""))
 }

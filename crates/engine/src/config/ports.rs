@@ -23,19 +23,19 @@ pub struct PortConfig {
     pub ordered: bool,
     /// Kind of the port, with its keys.
     pub kind: PortKind,
-    /// Line of the configuration at which the stanza of the port starts. Lines are counted from 1.
+    /// Line number of the port's stanza in the configuration, counted from 1.
     pub line: usize,
 }
 
-/// Kind of a port, with the values of its keys. Relative paths have been resolved from the
-/// directory of the configuration.
+/// Kind of a port, with the values of its keys. Relative paths of the configuration are already
+/// resolved.
 #[derive(Clone, Debug)]
 pub enum PortKind {
-    /// A synthetic port generates packets, and discards the packets that it should transmit.
+    /// A synthetic port, which generates packets and discards the packets sent to it.
     Synthetic(synthetic::Config),
-    /// A capture port reads packets from a capture file and writes packets to another one.
+    /// A capture port, which reads packets from a capture file and writes packets to another file.
     Pcap(pcap::Config),
-    /// A live port exchanges packets with the network. The fields are its kind and its
+    /// A live port, which exchanges packets with the network. The fields are its kind and its
     /// configuration.
     Live(&'static str, Arc<dyn Live>),
 }
@@ -108,8 +108,8 @@ pub(super) fn read<'a>(
     Ok(ports)
 }
 
-/// Warns about synthetic ports that generate frames longer than a buffer. Such frames are counted
-/// and skipped, which is never intended.
+/// Warns about synthetic ports whose frames are longer than a buffer. The port would count and skip
+/// these frames, which is never intended.
 pub(super) fn warn_of_long_frames(
     ports: &[PortConfig],
     frame_bytes_max: usize,
@@ -194,7 +194,7 @@ fn live<'a, C: Live + Deserialize<'a> + 'static>(
     Ok((PortKind::Live(kind, Arc::new(config)), checked))
 }
 
-/// Converts an error of a port to an error of the configuration at the position of the key.
+/// Converts an error of a port to a configuration error that names the line of the key.
 fn at_key(
     stanza: &Stanza<'_>,
     document: &Document<'_>,

@@ -15,7 +15,7 @@ use super::error::ConfigError;
 use super::functions::FunctionConfig;
 use super::ports::{PortConfig, PortKind};
 
-/// Maximum number of packets in flight per worker. Each packet in flight has a number of 16 bits.
+/// Maximum number of packets in flight per worker. Each packet in flight has a number with 16 bits.
 const IN_FLIGHT_PACKETS_MAX: usize = 65536;
 /// Maximum size of a packet buffer in bytes: 255 units of 64 bytes.
 const BUFFER_BYTES_MAX: usize = 16320;
@@ -23,8 +23,8 @@ const BUFFER_BYTES_MAX: usize = 16320;
 /// Settings of the workers, from the stanza `[engine]`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct EngineConfig {
-    /// Number of workers, 1 to 128. The parser has replaced the value "auto" by the number of
-    /// workers for which the machine has cores.
+    /// Number of workers, 1 to 128. The parser replaces the value "auto" by a number that suits the
+    /// machine's cores.
     pub workers: usize,
     /// Choice of the threads that receive and transmit packets.
     pub io: IoModel,
@@ -35,11 +35,11 @@ pub struct EngineConfig {
     /// Maximum number of packets that a worker receives from a port at once, 1 to
     /// `in_flight_packets`.
     pub burst_packets: usize,
-    /// Maximum number of packets in flight per worker. It is a power of two, and at most 65536.
+    /// Maximum number of packets in flight per worker: a power of two, at most 65536.
     pub in_flight_packets: usize,
     /// Path of the control socket, if configured.
     pub control: Option<PathBuf>,
-    /// User to which the process switches after all ports and files are open.
+    /// User to which the process switches after it has opened all ports and files.
     pub user: Option<String>,
     /// Folder for the state that survives a restart, if configured.
     pub state: Option<PathBuf>,
@@ -49,15 +49,15 @@ pub struct EngineConfig {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Idle {
-    /// An idle worker polls its ports without a pause, and fully uses its core.
+    /// The idle worker polls its ports without a pause, and uses all of its core's time.
     #[default]
     Spin,
-    /// An idle worker sleeps until one of its ports wakes it. If any of the ports cannot wake it,
-    /// the worker only yields its core.
+    /// The idle worker sleeps until one of its ports wakes it. If a port cannot wake it, the worker
+    /// only yields its core.
     Sleep,
 }
 
-/// Choice of the threads that receive and transmit packets (PIPSEA, CCS '16, section 3.1).
+/// Threads that receive and transmit packets (PIPSEA, CCS '16, section 3.1).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum IoModel {
@@ -185,8 +185,7 @@ impl Visitor<'_> for WorkersVisitor {
     }
 }
 
-/// Reads the stanza `[packing]`. Returns the settings with defaults for absent keys, and the keys
-/// that are present.
+/// Reads the stanza `[packing]`. Returns the resulting settings and the keys that are present.
 pub(super) fn packing<'a>(
     document: &Document<'a>,
     mut stanza: Stanza<'a>,
@@ -210,7 +209,7 @@ pub(super) fn eal<'a>(document: &Document<'a>, mut stanza: Stanza<'a>) -> Result
     Ok(keys.eal)
 }
 
-/// Keys of a stanza that configure the packing of packets into batches. An absent key is `None`.
+/// Keys that configure how packets are put into batches. An absent key is `None`.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub(super) struct PackingKeys {
@@ -226,7 +225,7 @@ pub(super) struct PackingKeys {
 }
 
 impl PackingKeys {
-    /// Replaces each setting in `config` whose key is present in the stanza.
+    /// Replaces each setting in `config` whose key is present.
     pub(super) fn apply(&self, config: &mut PackerConfig) {
         fn put<T: Copy>(key: Option<T>, value: &mut T) {
             *value = key.unwrap_or(*value);
@@ -243,8 +242,7 @@ impl PackingKeys {
     }
 }
 
-/// Checks the settings for the packing of packets into batches. An error names the line of the
-/// faulty key.
+/// Checks the settings of batches. An error names the line of the faulty key.
 pub(super) fn validate_packing(
     document: &Document<'_>,
     stanza: &Stanza<'_>,
@@ -259,8 +257,8 @@ pub(super) fn validate_packing(
     })
 }
 
-/// The stanza `[arena]`, which configures the memory for packets. The headroom and tailroom that
-/// the functions need are not known yet.
+/// The stanza `[arena]`, which configures the memory for packets. The requirements of the functions
+/// are not applied yet.
 pub(super) struct ArenaStanza<'a> {
     config: ArenaConfig,
     stanza: Stanza<'a>,
@@ -339,8 +337,8 @@ impl<'a> ArenaStanza<'a> {
         self.stanza.has("reuse")
     }
 
-    /// Returns the settings of the memory for packets. Headroom and tailroom of the buffers suffice
-    /// for the functions on the longest path through the chain.
+    /// Returns the settings of the memory for packets. Headroom and tailroom suffice for the
+    /// longest path through the function chain.
     pub(super) fn with_room_for(
         self,
         document: &Document<'_>,
@@ -387,27 +385,24 @@ impl<'a> ArenaStanza<'a> {
     }
 }
 
-/// Headroom and tailroom, which are the free bytes before and after a frame. Functions need this
-/// space, and packet buffers provide it.
+/// Headroom and tailroom, which are the free bytes before and after a frame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Room {
     pub(super) headroom_bytes: usize,
     pub(super) tailroom_bytes: usize,
-    /// Part of the tailroom that frames of certain lengths do not need, as described at
-    /// [`ArenaConfig::tailroom_saved`].
+    /// Tailroom that frames of certain lengths do not need ([`ArenaConfig::tailroom_saved`]).
     tailroom_saved: [u8; 16],
 }
 
 impl Room {
-    /// Returns the headroom and tailroom that the functions on the longest path through the chain
-    /// need.
+    /// Returns the headroom and tailroom that the longest path through the function chain needs.
     pub(super) fn needed(chain: &Chain, functions: &[FunctionConfig]) -> Self {
         let needs = |bytes: fn(&dyn Function) -> u16| {
             let weights: Vec<u32> = functions.iter().map(|function| u32::from(bytes(&*function.function))).collect();
             chain.path_max(&weights) as usize
         };
-        // The tailroom that a function saves depends on the length of a frame at its arrival. The
-        // code therefore uses the saving only if no other function changes the length of frames.
+        // The saved tailroom depends on a frame's length at its arrival. It is therefore used only
+        // if no other function changes the length of frames.
         let reached = functions.iter().enumerate().filter(|(index, _)| chain.is_reached(*index));
         let mut resizing =
             reached.map(|(_, entry)| &entry.function).filter(|function| function.contract().changes_length());
@@ -422,8 +417,7 @@ impl Room {
         }
     }
 
-    /// Returns whether buffers with this headroom and tailroom suffice for `needed`, for frames of
-    /// any length.
+    /// Returns whether this headroom and tailroom suffice for `needed`, for frames of any length.
     pub(super) fn is_enough_for(&self, needed: &Self) -> bool {
         let tailroom =
             |room: &Self, length: usize| room.tailroom_bytes.saturating_sub(usize::from(room.tailroom_saved[length]));
@@ -432,7 +426,7 @@ impl Room {
     }
 }
 
-/// Applies the requirements of live ports for packet buffers to `config`.
+/// Adapts the packet buffers in `config` to the requirements of live ports.
 ///
 /// # Errors
 /// Returns the faulty key and an error message.
@@ -476,8 +470,7 @@ pub(super) fn apply_port_needs(config: &mut ArenaConfig, ports: &[PortConfig]) -
     Ok(())
 }
 
-/// Checks that the value of a key is between `min` and `max`. If not, returns an error at the line
-/// of the key.
+/// Checks that the value of a key is between `min` and `max`. An error names the line of the key.
 pub(super) fn within(
     document: &Document<'_>,
     stanza: &Stanza<'_>,

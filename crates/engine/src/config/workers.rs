@@ -7,10 +7,10 @@ use super::error::ConfigError;
 use super::functions::FunctionConfig;
 use super::settings::EngineConfig;
 
-/// Checks that no packet needs the states of two different workers.
+/// Checks that no packet needs state that belongs to two different workers.
 ///
-/// Some functions keep state for many flows, such as IPsec SAs. Each state belongs to one worker,
-/// which receives all packets that need the state. The check fails if packets of one class can
+/// Some functions keep state for many flows, such as IPsec SAs. The state of a flow belongs to one
+/// worker, which must receive all packets of the flow. The check fails if packets of one class can
 /// reach two such functions.
 pub(super) fn check(
     document: &Document<'_>,

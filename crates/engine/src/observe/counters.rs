@@ -1,7 +1,7 @@
 //! Defines the counters of the engine, and stores their values for each worker.
 //!
-//! A worker counts in memory that no other thread reads. It publishes its values once per loop
-//! iteration, so that no counter is shared during the processing of packets.
+//! A worker counts in memory that no other thread reads. It copies the values to shared memory once
+//! per loop iteration. Packets therefore never wait for memory that other threads use.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -49,8 +49,8 @@ table! {
 }
 
 table! {
-    /// Counters of every packet function, in addition to the counters of its verdicts and drop
-    /// reasons.
+    /// Counters of every packet function. The counters of its verdicts and drop reasons follow
+    /// them.
     FUNCTION_COUNTERS:
     PACKETS = "packets", Total, "packets", "Packets that the kernel processed.";
     BYTES = "bytes", Total, "bytes", "Bytes of these packets before the kernel, without FCS.";
@@ -69,8 +69,7 @@ table! {
     DEVICE_ENERGY = "energy", Total, "microjoules", "Energy of the device during the run, including its idle energy and the work of other programs. Absent if it is not measured.";
 }
 
-/// Layout of the array of a worker's counters. It assigns an index to each counter, and depends on
-/// the configuration.
+/// Layout of a worker's counters. It assigns an array index to each counter.
 #[derive(Debug)]
 pub(crate) struct CounterLayout {
     names: Vec<String>,
@@ -88,13 +87,13 @@ pub(crate) struct FunctionLayout {
 }
 
 impl FunctionLayout {
-    /// Returns the index of one of the [`FUNCTION_COUNTERS`] of this function.
+    /// Returns the index of a counter in [`FUNCTION_COUNTERS`] for this function.
     pub(crate) fn plain(&self, counter: usize) -> usize {
         self.base + counter
     }
 
-    /// Returns the index of the counter of a verdict. A verdict that the function does not declare
-    /// is a bug of its kernel, and counts as the last declared verdict.
+    /// Returns the index of a verdict's counter. An undeclared verdict is a bug of the kernel, and
+    /// counts as the last declared verdict.
     #[inline]
     pub(crate) fn verdict(&self, verdict: u8) -> usize {
         self.base + FUNCTION_COUNTERS.len() + usize::from(verdict).min(self.verdicts - 1)
@@ -109,8 +108,8 @@ impl FunctionLayout {
 }
 
 impl CounterLayout {
-    /// Creates the layout of the counters from the configuration. `functions` contains the name and
-    /// the contract of each function. `devices` contains the name of each device.
+    /// Creates the layout of the counters. `functions` contains the name and contract of each
+    /// function. `devices` contains the name of each device.
     pub(crate) fn new<'a>(
         functions: impl Iterator<Item = (&'a str, &'static Contract)>,
         devices: impl Iterator<Item = &'a str>,
@@ -137,7 +136,7 @@ impl CounterLayout {
         self.functions[index]
     }
 
-    /// Returns the index of one of the [`DEVICE_COUNTERS`] of a device.
+    /// Returns the index of a counter in [`DEVICE_COUNTERS`] for a device.
     #[inline]
     pub(crate) fn device(&self, index: usize, counter: usize) -> usize {
         self.devices + index * DEVICE_COUNTERS.len() + counter
@@ -152,8 +151,8 @@ impl CounterLayout {
         self.names.len()
     }
 
-    /// Returns the names and values of all counters. Counters of devices that may be absent are
-    /// absent while they are zero.
+    /// Returns the names and values of all counters. Optional counters of devices are omitted while
+    /// they are zero.
     pub(crate) fn named(&self, values: &[u64]) -> Vec<(String, u64)> {
         let is_present = |index: usize| index < self.devices || !self.may_be_absent(index);
         let pairs = self.names.iter().zip(values).enumerate();
@@ -167,8 +166,7 @@ impl CounterLayout {
     }
 }
 
-/// Counters of one worker. The worker increments the values in `local` and copies them to `shared`,
-/// which other threads read.
+/// Counters of one worker. The worker increments `local`, and other threads read `shared`.
 #[derive(Debug)]
 pub(crate) struct Counts {
     local: Vec<u64>,
@@ -199,8 +197,8 @@ impl Counts {
         self.local[counter] = value;
     }
 
-    /// Copies the worker's counters to the memory that other threads read. Each value is exact, but
-    /// values that a thread reads together may come from different loop iterations.
+    /// Copies the worker's counters to the memory that other threads read. Values that a thread
+    /// reads together may come from different loop iterations.
     pub(crate) fn publish(&self) {
         for (shared, local) in self.shared.iter().zip(&self.local) {
             shared.store(*local, Ordering::Relaxed);
@@ -208,7 +206,7 @@ impl Counts {
     }
 }
 
-/// Returns the sum of the published values of all workers, for each counter.
+/// Returns the sum of each counter over all workers.
 pub(crate) fn sum(workers: &[Arc<[AtomicU64]>], len: usize) -> Vec<u64> {
     let mut total = vec![0; len];
     for worker in workers {
@@ -219,7 +217,7 @@ pub(crate) fn sum(workers: &[Arc<[AtomicU64]>], len: usize) -> Vec<u64> {
     total
 }
 
-/// Returns the text of the documentation page `docs/counters.md`, which describes all counters.
+/// Returns the text of `docs/counters.md`, which describes all counters.
 pub fn document() -> String {
     let mut page = String::from(
         "# Counters\n\nThis page is generated from the tables in the code, and `make test` compares both. Every count is exact and\nbelongs to one entry of the configuration.\n",

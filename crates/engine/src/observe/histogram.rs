@@ -1,10 +1,10 @@
-//! Computes the median, the 99th percentile and the maximum of a latency histogram.
+//! Computes the median, the 99th percentile and the maximum of recorded latencies.
 
 pub(crate) use godwit_io::{Histogram, SharedHistogram};
 
 use crate::observe::report::{Distribution, Latency};
 
-/// Numbers of bits of the upper bounds of a [`Distribution`]: from 1 µs to 0.5 s.
+/// Binary logarithms of the upper bounds of a [`Distribution`] in nanoseconds, from 1 µs to 0.5 s.
 const BOUND_BITS: std::ops::RangeInclusive<u32> = 10..=29;
 
 pub(crate) trait Figures {
@@ -12,7 +12,8 @@ pub(crate) trait Figures {
     /// `None` if the histogram is empty.
     fn latency(&self) -> Option<Latency>;
 
-    /// Returns the numbers of entries up to twenty bounds, each twice as large as the one before.
+    /// Returns the number of latencies up to each of twenty bounds. Each bound is twice as large as
+    /// the one before.
     fn distribution(&self) -> Distribution;
 }
 

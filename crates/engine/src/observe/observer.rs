@@ -1,7 +1,7 @@
-//! Observer of a worker's packets. The components of the worker report each step of their packets
-//! to the observer, which passes the steps to the tracer while a trace runs.
+//! Observer of a worker's packets. The worker reports each step of a packet, and the observer
+//! passes it to the tracer while a trace runs.
 //!
-//! The methods do nothing unless a trace runs. This check is a single inlined branch.
+//! Without a trace, each method costs a single branch.
 
 use godwit_abi::Outcome;
 use godwit_function::WorkColumns;
@@ -22,8 +22,8 @@ impl Observer {
         Self { tracer }
     }
 
-    /// Checks whether a trace has started or ended. The worker calls the method once per loop
-    /// iteration, before it receives packets.
+    /// Checks whether a trace has started or ended. The worker calls this method before it receives
+    /// packets.
     #[inline]
     pub(crate) fn poll(&mut self) {
         self.tracer.poll();
@@ -68,8 +68,8 @@ impl Observer {
         }
     }
 
-    /// Reports that `function` has prepared packets for its kernel. `work` describes the work for
-    /// each packet. It is empty if the function does not prepare packets.
+    /// Reports that `function` has prepared packets for its kernel. `work` describes the kernel's
+    /// work for each packet. It is empty if the function does not prepare packets.
     #[inline]
     pub(crate) fn prepared(&mut self, plan: &ChainPlan, function: usize, packets: &[Descriptor], work: &WorkColumns) {
         if self.tracer.is_tracing() {
@@ -92,7 +92,7 @@ impl Observer {
         }
     }
 
-    /// Reports that `function` holds a packet until further packets arrive.
+    /// Reports that `function` holds a packet until more packets arrive.
     #[inline]
     pub(crate) fn held(&mut self, plan: &ChainPlan, function: usize, packet: &Descriptor) {
         if self.tracer.is_tracing() {
@@ -100,8 +100,8 @@ impl Observer {
         }
     }
 
-    /// Reports that `function` joined `packet` with `held` earlier packets. `whole` is the joined
-    /// packet.
+    /// Reports that `function` joined `packet` with `held` earlier packets. `whole` is the
+    /// resulting packet.
     #[inline]
     pub(crate) fn joined(
         &mut self,
@@ -131,8 +131,8 @@ impl Observer {
         }
     }
 
-    /// Reports that packets were submitted to a device. `number` is the number of the submission
-    /// among all submissions of this worker to the device.
+    /// Reports that packets were submitted to a device. `number` counts the submissions of this
+    /// worker to the device.
     #[inline]
     pub(crate) fn submitted(&mut self, device: &str, number: u64, chunk: &Chunk) {
         if self.tracer.is_tracing() {
@@ -156,8 +156,8 @@ impl Observer {
         }
     }
 
-    /// Reports that packets went from `function` to function `next` without leaving the device.
-    /// `verdict` is the result of `function` that led to `next`.
+    /// Reports that packets went from `function` to `next` without leaving the device. `verdict` is
+    /// the result of `function`.
     #[inline]
     pub(crate) fn continued(
         &mut self,
@@ -172,7 +172,7 @@ impl Observer {
         }
     }
 
-    /// Reports the outcomes that `function` returned for packets. `class` returns the class of a
+    /// Reports the outcomes of packets that `function` processed. `class` returns the class of a
     /// packet.
     #[inline]
     pub(crate) fn verdicts(
@@ -188,7 +188,7 @@ impl Observer {
         }
     }
 
-    /// Reports that a packet was dropped. `reason` is the index of the counter of the drop reason.
+    /// Reports that a packet was dropped. `reason` is the index of the drop reason's counter.
     #[inline]
     pub(crate) fn dropped(&mut self, plan: &ChainPlan, packet: &Descriptor, reason: usize) {
         if self.tracer.is_tracing() {
@@ -196,7 +196,7 @@ impl Observer {
         }
     }
 
-    /// Reports that a flooded packet was copied to `copy`, which leaves by `port`.
+    /// Reports that a flooded packet was copied to `copy`. The copy leaves by `port`.
     #[inline]
     pub(crate) fn copied(&mut self, packet: &Descriptor, copy: &Descriptor, port: u8) {
         if self.tracer.is_tracing() {
@@ -204,7 +204,7 @@ impl Observer {
         }
     }
 
-    /// Reports that a copy of a flooded packet was dropped. The copy was meant for `port`.
+    /// Reports the drop of a flooded packet's copy, which was meant for `port`.
     #[inline]
     pub(crate) fn copy_dropped(&mut self, plan: &ChainPlan, packet: &Descriptor, port: u8, reason: usize) {
         if self.tracer.is_tracing() {
@@ -212,8 +212,7 @@ impl Observer {
         }
     }
 
-    /// Reports that packets are about to be given to their ports. `outs` has one list of packets
-    /// per port.
+    /// Reports that packets are about to leave. `outs` has one list of packets per port.
     #[inline]
     pub(crate) fn departing(&mut self, region: &Region, outs: &[Vec<Departure>]) {
         if self.tracer.is_tracing() {
@@ -221,15 +220,15 @@ impl Observer {
         }
     }
 
-    /// Returns whether traced packets are about to leave, so that [`Observer::departed`] must be
-    /// called.
+    /// Returns whether traced packets are about to leave. The caller must then call
+    /// [`Observer::departed`].
     #[inline]
     pub(crate) fn has_departing(&self) -> bool {
         self.tracer.has_departing()
     }
 
     /// Reports that all departing packets have left. If `to_sender` is set, the sender thread of
-    /// the worker got them. Otherwise, the ports accepted `accepted` packets and refused `refused`
+    /// the worker took them. Otherwise, the ports accepted `accepted` packets and refused `refused`
     /// packets.
     #[cold]
     pub(crate) fn departed(&mut self, to_sender: bool, accepted: usize, refused: usize) {

@@ -1,4 +1,6 @@
-//! Text of a report in the OpenMetrics format, version 1.0.
+//! Converts a report to text in the OpenMetrics format, version 1.0. Every counter of
+//! `docs/counters.md` has a sample from the start of the run. Labels name the instance and the
+//! reason, so one query shows all drops.
 //!
 //! Every counter of `docs/counters.md` has a sample from the start of the run. Labels name the
 //! instance and the reason, so that one query shows all drops.
@@ -31,7 +33,7 @@ impl Kind {
     }
 }
 
-/// Samples of one family: lines without the name of the family.
+/// Samples with the same metric name. The lines do not contain the name.
 struct Family {
     kind: Kind,
     unit: &'static str,
@@ -145,7 +147,6 @@ pub(crate) fn text(report: &Report, config: &str) -> String {
     text.finish()
 }
 
-/// Adds the links of ports, and the tables and latencies of functions.
 fn ports_and_functions(text: &mut Text, report: &Report) {
     for port in &report.ports {
         text.info("port", "Kind of the port.", &[("port", &port.name), ("kind", port.kind)]);
@@ -216,7 +217,6 @@ fn device(text: &mut Text, counter: &str, device: &str, value: f64) {
     }
 }
 
-/// Adds a counter of a function. `name` begins with the kind of the function.
 fn function(text: &mut Text, name: &str, function: &str, report: &Report, value: f64) {
     let Some(kind) = report.functions.iter().find(|entry| entry.name == function).map(|entry| entry.kind) else {
         return;

@@ -7,8 +7,8 @@ use godwit_device::power::{FoundMeter, Meter, meters};
 
 use crate::observe::report::PowerReport;
 
-/// Interval between two readings of the energy meters. The interval is so short that power can be
-/// summed over time, and that no overflow of an energy counter is missed.
+/// Interval between two readings of the energy meters. It is short enough to detect every overflow
+/// of an energy counter.
 const SAMPLE_INTERVAL: Duration = Duration::from_millis(100);
 
 /// Energy meters of the devices of a run.
@@ -20,7 +20,7 @@ pub(crate) struct Power {
 struct DevicePower {
     device: String,
     meters: Vec<(String, Meter)>,
-    /// Energy since the start of the run in joules, or the reason why the energy is not measured.
+    /// Energy since the start of the run in joules, or the reason why it is unknown.
     joules: Result<f64, Unavailable>,
 }
 
@@ -53,12 +53,12 @@ impl Power {
     }
 
     /// Returns the energy of each device since the start of the run, in joules. An element is
-    /// `None` if the energy of its device is not measured.
+    /// `None` if the energy is not measured.
     pub(crate) fn joules(&self) -> impl Iterator<Item = Option<f64>> {
         self.devices.iter().map(|device| device.joules.as_ref().ok().copied())
     }
 
-    /// Returns the report of each device. `counted` takes the index of a device, and returns the
+    /// Returns the report of each device. `counted` takes the index of a device. It returns the
     /// numbers of packets and submissions that the device processed.
     pub(crate) fn reports(&self, elapsed_s: f64, counted: impl Fn(usize) -> [u64; 2]) -> Vec<PowerReport> {
         let report = |(index, device): (usize, &DevicePower)| {
@@ -80,8 +80,8 @@ impl Power {
 }
 
 impl DevicePower {
-    /// Creates the energy record of a device from its energy meters. Meters that cannot be read are
-    /// omitted from the record. If no meter can be read, the energy is not measured.
+    /// Creates the energy record of a device. Meters that cannot be read are omitted. If no meter
+    /// can be read, the energy is not measured.
     fn new(device: &str, found: Vec<FoundMeter>) -> Self {
         let (mut meters, mut reason) = (Vec::new(), None);
         for FoundMeter { name, kind, meter, .. } in found {
@@ -97,8 +97,8 @@ impl DevicePower {
         Self { device: device.to_owned(), meters, joules }
     }
 
-    /// Reads the energy meters of the device. If one meter fails, the sum would be too small, so
-    /// the device counts as not measured.
+    /// Reads the energy meters of the device. If one of them fails, the energy of the device counts
+    /// as not measured.
     fn sample(&mut self) {
         if self.joules.is_ok() {
             self.joules = self.meters.iter_mut().map(|(_, meter)| meter.joules()).sum();
@@ -129,7 +129,6 @@ mod tests {
         }
     }
 
-    /// Any machine either measures the energy consistently, or reports why it cannot.
     #[test]
     fn this_machine_has_figures_or_a_reason() {
         let mut power = Power::new(&["cpu"]);

@@ -1,4 +1,4 @@
-//! Rates and latencies of the last seconds, for the report of a run that continues.
+//! Computes rates and latencies of the last seconds for the report of a running engine.
 
 use crate::observe::counters::{BUSY_NS, BYTES, DROPPED, PACKETS, RECEIVED, SENT, SETTLED};
 use crate::observe::histogram::Figures as _;

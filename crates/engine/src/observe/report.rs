@@ -4,7 +4,7 @@ use godwit_io::synthetic::ProbeReport;
 use serde::{Serialize, Serializer};
 
 /// Report of a run, which may still continue. Times are in nanoseconds unless stated otherwise.
-/// Sizes are in bytes of frames without FCS.
+/// Frame sizes are in bytes without FCS.
 #[derive(Clone, Debug, Default, Serialize)]
 pub struct Report {
     /// Duration of the run, in seconds.
@@ -17,20 +17,20 @@ pub struct Report {
     pub functions: Vec<FunctionReport>,
     /// Energy of the CPU, and of every other device that runs packet functions.
     pub power: Vec<PowerReport>,
-    /// Devices that were lost during the run. Other devices took over their packet functions.
+    /// Devices that were lost during the run.
     pub lost_devices: Vec<LostDevice>,
     /// Threads that have stopped working.
     pub health: HealthReport,
-    /// Statistics of the time from a packet's arrival to its departure, for all sent packets. The
-    /// value is `None` if no packet was sent.
+    /// Time from a packet's arrival to its departure, over all sent packets. The value is `None` if
+    /// no packet was sent.
     pub latency: Option<Latency>,
     /// Totals that account for every packet of the run.
     pub conservation: Conservation,
     /// Numbers of packets by latency.
     #[serde(skip)]
     pub distribution: Distribution,
-    /// Share of the run in which each worker was busy, 0 to 1. A worker is busy in the iterations
-    /// of its loop that move a packet.
+    /// Fraction of the run in which each worker was busy, 0 to 1. A worker is busy in loop
+    /// iterations that move a packet.
     pub worker_busy: Vec<f64>,
     /// Rates and latencies of the last seconds, for each period. The list is empty in the first
     /// second and at the end of the run.
@@ -43,10 +43,10 @@ pub struct Report {
 /// Threads that have stopped working.
 #[derive(Clone, Debug, Default, Serialize)]
 pub struct HealthReport {
-    /// Numbers of the workers that have completed no loop iteration for ten seconds.
+    /// Numbers of the workers that completed no loop iteration in the last ten seconds.
     pub hung_workers: Vec<usize>,
-    /// Names of the functions whose periodic housekeeping ended because of a bug. The routes,
-    /// neighbours and addresses of these functions no longer change.
+    /// Names of the functions whose periodic work ended because of a bug. The routes, neighbours
+    /// and addresses of these functions no longer change.
     pub disabled_housekeeping: Vec<String>,
 }
 
@@ -74,16 +74,15 @@ pub struct PortReport {
     pub sent_packets: u64,
     /// Number of bytes sent.
     pub sent_bytes: u64,
-    /// Packets that the port skipped instead of receiving them. Each entry contains a reason and a
-    /// count.
+    /// Number of packets that the port skipped, for each reason.
     #[serde(serialize_with = "as_map")]
     pub passed_over: Vec<(String, u64)>,
-    /// Statistics of the probe packets that the port generates (`probe = true`). The statistics
-    /// exist only at the end of the run.
+    /// Statistics of the probe packets that the port generates (`probe = true`). They exist only at
+    /// the end of the run.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub probes: Option<ProbeReport>,
-    /// Digest of all sent frames, which does not depend on their order. It is computed if the port
-    /// is configured with `digest = true`.
+    /// Digest of all sent frames, independent of their order. It requires the port setting `digest
+    /// = true`.
     pub digest: Option<u64>,
 }
 
@@ -92,11 +91,11 @@ pub struct PortReport {
 pub struct LostDevice {
     /// Configured name of the device.
     pub device: String,
-    /// Reason why the device was lost, as the first worker reported it.
+    /// Reason for the loss of the device, as the first worker reported it.
     pub reason: String,
     /// Number of workers that lost the device.
     pub workers: usize,
-    /// Number of packets that were dropped because the device was lost.
+    /// Number of packets that were dropped because of the lost device.
     pub packets: u64,
     /// Name of the device that took over the functions.
     pub moved_to: String,
@@ -109,49 +108,49 @@ pub struct FunctionReport {
     pub name: String,
     /// Kind of the function.
     pub kind: &'static str,
-    /// Names of the devices that ran the function at the end, separated by commas. If only some
-    /// workers lost a device, several names occur as well.
+    /// Names of the devices that ran the function at the end, separated by commas. Several names
+    /// may also mean that only some workers lost a device.
     pub device: String,
     /// Mode in which the device runs kernels: `launch` or `persistent`.
     pub mode: String,
-    /// Version of the kernel that ran: `ref` (the reference implementation) or the name of a
-    /// compiled version.
+    /// Version of the kernel that ran: the name of a compiled version, or `ref` for the reference
+    /// implementation.
     pub implementation: String,
     /// Number of packets that the kernel processed.
     pub packets: u64,
-    /// Number of packets that the host half completed without the kernel.
+    /// Number of packets that the function completed on the CPU without its kernel.
     pub settled: u64,
-    /// Total length of the frames that the kernel processed, in bytes. Lengths are measured before
-    /// the kernel runs.
+    /// Total length of the frames that the kernel processed, in bytes. Each length is measured
+    /// before the kernel runs.
     pub bytes: u64,
     /// Packet rate of the function over the run, in millions of packets per second.
     pub mpps: f64,
     /// Bit rate of the function over the run, in gigabits per second.
     pub gbps: f64,
-    /// Time from the arrival of packets at the function to their completion. It includes the time
-    /// in which packets wait for a full batch. The value is `None` if the function processed no
-    /// packet.
+    /// Time from a packet's arrival at the function to its completion. It includes the wait for a
+    /// full batch. The value is `None` if the function processed no packet.
     pub latency: Option<Latency>,
     /// Numbers of packets by latency.
     #[serde(skip)]
     pub distribution: Distribution,
-    /// Average fill of the function's batches, from 0 for empty to 1 for full.
+    /// Average fraction of a batch that contains packets, 0 to 1.
     pub batch_fill: f64,
     /// Average processing time of the device per packet, in nanoseconds.
     pub busy_ns_per_packet: f64,
-    /// Number of packets for each verdict of the function, including verdicts without packets.
+    /// Number of packets for each verdict of the function. Verdicts without packets have the value
+    /// 0.
     #[serde(serialize_with = "as_map")]
     pub verdicts: Vec<(String, u64)>,
     /// Number of dropped packets for each drop reason that occurred.
     #[serde(serialize_with = "as_map")]
     pub drops: Vec<(String, u64)>,
-    /// Numbers of entries in the tables of the function, such as routes and SAs.
+    /// Number of entries in each table of the function, such as routes and SAs.
     #[serde(serialize_with = "as_map")]
     pub tables: Vec<(String, u64)>,
 }
 
-/// Energy of one device during the run. It includes the idle energy of the device and the energy
-/// for other programs. Values are `None` if the energy is not measured.
+/// Energy of one device during the run. It includes the idle energy of the device and the energy of
+/// other programs. A value is `None` if it is not measured.
 #[derive(Clone, Debug, Default, Serialize)]
 pub struct PowerReport {
     /// Configured name of the device.
@@ -171,7 +170,7 @@ pub struct PowerReport {
     pub joules_per_chunk: Option<f64>,
 }
 
-/// Serializes pairs of a name and a count as a map, in the same order.
+/// Serializes pairs of a name and a count as a map. The order of the pairs stays the same.
 fn as_map<S: Serializer>(pairs: &[(String, u64)], serializer: S) -> Result<S::Ok, S::Error> {
     serializer.collect_map(pairs.iter().map(|(name, count)| (name, count)))
 }
@@ -179,7 +178,8 @@ fn as_map<S: Serializer>(pairs: &[(String, u64)], serializer: S) -> Result<S::Ok
 /// Numbers of packets by latency.
 #[derive(Clone, Debug, Default)]
 pub struct Distribution {
-    /// Upper bounds in nanoseconds, each with the number of packets that took at most this time.
+    /// Upper bounds in nanoseconds. Each bound has the number of packets that took at most this
+    /// time.
     pub buckets: Vec<(u64, u64)>,
     /// Number of packets.
     pub total: u64,
@@ -205,14 +205,14 @@ pub struct Conservation {
     pub received: u64,
     /// Number of packets that ports accepted for transmission.
     pub sent: u64,
-    /// Number of dropped packets. Each dropped packet also counts under its drop reason.
+    /// Number of dropped packets.
     pub dropped: u64,
     /// Number of packets that functions created, such as fragments after the first one.
     pub created: u64,
-    /// Number of packets that functions merged into other packets, such as all fragments except
-    /// one.
+    /// Number of packets that functions merged into other packets. Reassembly merges all fragments
+    /// except one.
     pub merged: u64,
-    /// Number of packets that are in the engine now: in a packet buffer, or held by a function.
+    /// Number of packets in the engine now: in a packet buffer, or held by a function.
     pub in_flight: u64,
 }
 
@@ -257,8 +257,8 @@ pub struct RecentReport {
     pub ports: Vec<RecentPort>,
     /// Functions, in the order of the configuration.
     pub functions: Vec<RecentFunction>,
-    /// Average power of each device in watts, in the order of `power`. `None` if it is not
-    /// measured.
+    /// Average power of each device in watts, in the order of `power`. An element is `None` if the
+    /// power is not measured.
     pub watts: Vec<Option<f64>>,
 }
 
@@ -286,8 +286,10 @@ pub struct RecentFunction {
     pub settled_pps: f64,
     /// Packets that the function dropped.
     pub dropped_pps: f64,
-    /// Time in the function. `None` if the function processed no packet.
+    /// Time from a packet's arrival at the function to its completion. `None` if the function
+    /// processed no packet.
     pub latency: Option<Latency>,
-    /// Time that devices worked on the function, in seconds per second.
+    /// Fraction of the period in which devices worked on the function. The sum of several devices
+    /// can exceed 1.
     pub busy: f64,
 }

@@ -1,4 +1,4 @@
-//! Values that other threads read while packets flow, and their changes over the last seconds.
+//! Values of the workers that other threads read, and snapshots of these values.
 
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -29,8 +29,7 @@ pub(crate) struct WorkerView {
     pub(crate) received: Vec<Arc<SharedCounters>>,
     /// Counters of each transmit queue.
     pub(crate) transmitted: Vec<Arc<SharedCounters>>,
-    /// Devices that the worker no longer uses. The worker locks the list only when it loses a
-    /// device.
+    /// Devices that the worker no longer uses.
     pub(crate) lost: Arc<Mutex<Vec<DeviceLoss>>>,
 }
 
@@ -46,12 +45,11 @@ pub(crate) struct Snapshot {
     pub(crate) latency: Histogram,
     pub(crate) function_latency: Vec<Histogram>,
     pub(crate) ports: Vec<PortCounters>,
-    /// Energy of each device since the start of the run, if it is measured.
     pub(crate) joules: Vec<Option<f64>>,
 }
 
 impl Snapshot {
-    /// Reads the values of all workers. The workers do not notice it.
+    /// Reads the values of all workers without disturbing them.
     pub(crate) fn new(
         elapsed: Duration,
         views: &[WorkerView],
@@ -92,8 +90,8 @@ impl History {
         self.0.push_back(snapshot);
     }
 
-    /// Returns the last snapshot, and the one `intervals` before it. Near the start of the run, the
-    /// second one is the first of all. Returns `None` if there are not two snapshots.
+    /// Returns the last snapshot, and the one `intervals` before it or else the oldest one. Returns
+    /// `None` if there are fewer than two snapshots.
     pub(crate) fn recent(&self, intervals: usize) -> Option<(&Snapshot, &Snapshot)> {
         let (last, before) = (self.0.len().checked_sub(1)?, self.0.len().saturating_sub(1 + intervals));
         (before < last).then(|| (&self.0[before], &self.0[last]))

@@ -12,26 +12,21 @@
 
 use crate::place::LAST_RESORT;
 
-/// Weight of the old average in the moving average of the time per packet. The average covers about
-/// the last 8 submissions.
+/// Weight of the old value in the moving average of the time per packet.
 const OLD_WEIGHT: f64 = 7.0 / 8.0;
-/// Factor that reduces the measured time per packet of an idle device whenever the CPU takes a
-/// submission instead. The device seems faster over time, so it is tried again. The factor is close
-/// to 1, so a slow device is tried rarely.
+/// Factor that reduces the measured time per packet of an unused device. The factor is applied
+/// whenever the CPU takes a submission instead. The device is therefore tried again later. The
+/// factor is close to 1, so a slow device is tried rarely.
 const IDLE_DECAY: f64 = 511.0 / 512.0;
 
-/// Load of a device by one worker: the worker's packets on the device, and the measured time per
-/// packet.
+/// Packets of one worker on a device, with the measured time per packet.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Load {
     /// Number of packets on the device.
     packets: u64,
-    /// Average time per packet on the device, in nanoseconds. It is the inverse of the packet rate,
-    /// because several submissions can be on the device at once. The value 0 means that no time is
-    /// measured yet.
+    /// Average time per packet, in nanoseconds. The value 0 means that no time is measured yet.
     packet_ns: f64,
-    /// Start of the current measurement, in nanoseconds. A submission was completed at this time,
-    /// or was submitted while the device was idle.
+    /// Start of the current measurement, in nanoseconds.
     since_ns: u64,
 }
 
@@ -44,7 +39,7 @@ impl Load {
         self.packets += u64::from(packets);
     }
 
-    /// Records that the device returned a submission, with or without success.
+    /// Records that the device returned a submission, whether or not it succeeded.
     pub(crate) fn returned(&mut self, packets: u32, now_ns: u64) {
         let each_ns = now_ns.saturating_sub(self.since_ns) as f64 / f64::from(packets.max(1));
         let known = self.packet_ns > 0.0;
@@ -67,15 +62,14 @@ impl Load {
         is_first || (self.packets + u64::from(chunk)) as f64 <= capacity as f64 * share
     }
 
-    /// Records that the CPU took a submission instead of this device.
+    /// Records that the CPU took a submission instead of the device.
     pub(crate) fn skipped(&mut self) {
         if self.packets == 0 {
             self.packet_ns *= IDLE_DECAY;
         }
     }
 
-    /// Returns the time in nanoseconds after which the device would finish a packet that is
-    /// submitted now.
+    /// Returns the expected time until the device finishes a packet submitted now, in nanoseconds.
     fn wait_ns(&self) -> f64 {
         (self.packets + 1) as f64 * self.packet_ns
     }
@@ -93,9 +87,9 @@ pub(crate) struct Offer {
     pub(crate) has_room: bool,
 }
 
-/// Returns the device for the next submission of a function. It is the device with the shortest
-/// expected wait. The CPU only gets a submission if no other device takes one. `capacity` is the
-/// worker's maximum number of packets in flight. Returns `None` if no device takes a submission.
+/// Returns the device with the shortest expected wait for the next submission of a function. The
+/// CPU is chosen only if no other device takes the submission. `capacity` is the worker's maximum
+/// number of packets in flight. Returns `None` if no device takes the submission.
 pub(crate) fn choose(offers: impl Iterator<Item = Offer> + Clone, capacity: usize) -> Option<usize> {
     let cpu = offers.clone().find(|offer| offer.device == LAST_RESORT);
     let may_submit =
@@ -119,8 +113,8 @@ mod tests {
             slow.returned(100, chunk * 1000 + 300);
         }
         assert!(fast.wait_ns() < slow.wait_ns());
-        // The fast device needs a third of the time of the slow device per packet. Its wait is
-        // therefore shorter even with twice as many packets, but longer with six times as many.
+        // The fast device needs a third of the slow device's time per packet. It is therefore
+        // faster even with twice as many packets, but slower with six times as many.
         fast.submitted(200, 5000);
         slow.submitted(100, 5000);
         assert!(fast.wait_ns() < slow.wait_ns());
@@ -138,7 +132,6 @@ mod tests {
         let (cpu, slow, fast) = (offer(LAST_RESORT, 1.0, true), offer(1, 30.0, true), offer(2, 10.0, true));
         assert_eq!(chosen(&[cpu, slow, fast]), Some(2));
         assert_eq!(chosen(&[slow, Offer { has_room: false, ..fast }]), Some(1));
-        // The CPU is so fast that no other device may hold as much as one submission.
         let busy = |offer: Offer| Offer { load: Load { packets: 100, ..offer.load }, ..offer };
         assert_eq!(chosen(&[cpu, busy(slow), busy(fast)]), Some(LAST_RESORT));
         assert_eq!(chosen(&[Offer { has_room: false, ..slow }]), None);
@@ -152,9 +145,8 @@ mod tests {
         assert!(slow.may_submit(400, 1000, 50.0) && !slow.may_submit(401, 1000, 50.0));
         slow.returned(100, 15_000);
         assert!(slow.may_submit(500, 1000, 0.0) && !slow.may_submit(501, 1000, 0.0));
-        // The device is three times as slow as the CPU, so it may hold one fourth of the packets.
+        // The device is three times as slow as the CPU, so it may hold a quarter of the packets.
         assert!(slow.may_submit(250, 1000, 50.0) && !slow.may_submit(251, 1000, 50.0));
-        // After the CPU took many submissions instead of the device, the device is tried again.
         (0..2000).for_each(|_| slow.skipped());
         assert!(slow.may_submit(900, 1000, 50.0));
     }

@@ -16,22 +16,23 @@ use godwit_sched::Stream;
 
 use crate::config::FunctionConfig;
 
-/// Layout of the table that stores the function chain on a device. If possible, the table has room
-/// for two chains. A new chain can then be written while packets use the rows of the current chain.
+/// Layout of the chain table, in which a device stores the function chain. If possible, the table
+/// has room for two chains. A new chain can then be written while the device still uses the current
+/// one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct ChainRows {
-    /// Number of table rows per chain. Each packet class has one row.
+    /// Number of table rows per chain, one for each packet class.
     per_chain: usize,
     /// Number of chains for which the table has room.
     chains: usize,
 }
 
 impl ChainRows {
-    /// Maximum number of rows of the chain table. Each batch of packets stores the number of its
-    /// row in 8 bits.
+    /// Maximum number of rows of the chain table. Each batch of packets stores its row number in 8
+    /// bits.
     const MAX: usize = 256;
-    /// Minimum number of rows per chain in the chain table. It lets a later chain have more packet
-    /// classes than the first one.
+    /// Minimum number of chain table rows per chain. A later chain may have more packet classes
+    /// than the first one.
     const MIN: usize = 16;
 
     /// Divides the rows of the chain table between chains. `classes` is the number of packet
@@ -43,7 +44,7 @@ impl ChainRows {
         }
     }
 
-    /// Returns the rows of the chain table that belong to the chain with this `number`.
+    /// Returns the chain table rows of the chain with this `number`.
     pub(crate) fn of_chain(&self, number: u64) -> Range<usize> {
         let first = (number % self.chains as u64) as usize * self.per_chain;
         first..first + self.per_chain
@@ -59,8 +60,8 @@ impl ChainRows {
     }
 }
 
-/// Properties of the part of a function that runs on the CPU. They determine whether packets can
-/// pass from function to function without leaving a device.
+/// Properties of the CPU part of a function. They determine whether a device may pass packets on to
+/// the next function.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct HostHalfInfo {
     exists: bool,
@@ -76,8 +77,8 @@ impl HostHalfInfo {
     }
 }
 
-/// Properties of the engine that determine which part of the function chain a device can execute.
-/// They stay the same when the function chain changes.
+/// Properties of the engine that determine which functions of a chain a device can execute in
+/// sequence. A change of the chain does not affect them.
 #[derive(Clone, Copy)]
 pub(crate) struct ChainContext<'a> {
     pub(crate) functions: &'a [FunctionConfig],
@@ -87,8 +88,8 @@ pub(crate) struct ChainContext<'a> {
     pub(crate) rows: ChainRows,
 }
 
-/// Returns the part of a function chain that `device` can execute. `number` is the number of the
-/// chain, which determines its rows in the chain table of the device.
+/// Returns the part of a function chain that `device` can execute. The chain's `number` determines
+/// its rows in the chain table of the device.
 pub(crate) fn device_chain(chain: &Chain, number: u64, context: ChainContext<'_>, device: usize) -> DeviceChain {
     let ChainContext { functions, placement, host_half_infos, rows } = context;
     let (decider, classes) = (chain.decider(), chain.classes().len());
@@ -96,8 +97,8 @@ pub(crate) fn device_chain(chain: &Chain, number: u64, context: ChainContext<'_>
     let verdicts = (0..functions.len()).map(|function| contract(function).verdicts.len()).max().unwrap_or(0);
     let rows_of_chain = rows.of_chain(number);
     if classes > rows_of_chain.len() {
-        // The chain table has fewer rows for this function chain than the chain has packet classes.
-        // The device therefore returns each packet after one function.
+        // The chain has more packet classes than the chain table has rows. The device therefore
+        // returns each packet after one function.
         return DeviceChain::new(functions.len(), 0, verdicts).in_table(rows_of_chain, rows.table());
     }
     let mut result = DeviceChain::new(functions.len(), classes, verdicts).in_table(rows_of_chain, rows.table());
@@ -110,8 +111,7 @@ pub(crate) fn device_chain(chain: &Chain, number: u64, context: ChainContext<'_>
             && contract.writes_bytes != Contract::ALL
     };
     let is_target = |function: usize| can_continue_to(function) && (1..u16::MAX).contains(&chain.ranks()[function]);
-    // This closure returns all pairs of a packet class and a verdict of a function. The casts below
-    // cannot truncate these numbers, because the function chain limits them in the same way.
+    // The casts below cannot truncate, because the function chain limits these numbers.
     let verdicts_of = |function: usize| {
         let verdicts = contract(function).verdicts.len();
         (0..classes).flat_map(move |class| (0..verdicts).map(move |verdict| (class, verdict)))
@@ -126,8 +126,7 @@ pub(crate) fn device_chain(chain: &Chain, number: u64, context: ChainContext<'_>
             }
         }
     }
-    // Functions are processed in reverse order of execution, so that `needed` is known for all
-    // successors.
+    // The reverse order of execution ensures that `needed` is known for all successors.
     let mut order: Vec<usize> = (0..functions.len()).filter(is_placed_here).collect();
     order.sort_by_key(|&function| std::cmp::Reverse(chain.ranks()[function]));
     let mut needed = vec![false; functions.len()];
@@ -137,8 +136,7 @@ pub(crate) fn device_chain(chain: &Chain, number: u64, context: ChainContext<'_>
             Some(to) => needed[to],
             None => !matches!(decider.next(from as u16, class as u8, verdict as u8), Next::Drop | Next::None),
         };
-        // A function that is not part of this chain can still receive packets in flight that follow
-        // an old chain.
+        // A function outside the new chain can still receive packets of the old chain.
         needed[from] = !chain.is_reached(from) || verdicts_of(from).any(is_needed);
         if !needed[from] {
             result.skip_copy_back(from);
@@ -151,20 +149,20 @@ pub(crate) fn device_chain(chain: &Chain, number: u64, context: ChainContext<'_>
     result
 }
 
-/// Inputs of the packers, which put packets into batches for a device. Each function has one input,
-/// which has the number of the function. If the next function on the device depends on the class of
-/// the packet, each further class has its own input.
+/// Input streams of the packers, which put packets into batches for a device. Each function has one
+/// stream. It has one stream per packet class if the class determines the next function on the
+/// device.
 pub(crate) struct Streams {
     pub(crate) streams: Vec<Stream>,
-    /// For each function, the packer input of each packet class. It is `None` if all classes share
-    /// one input.
+    /// Input streams of each function, one per packet class. The entry is `None` if all classes
+    /// share one stream.
     of_class: Vec<Option<Box<[u16]>>>,
 }
 
 impl Streams {
-    /// Creates the inputs of the packers. `first_row` is the row of class 0 in the chain table of
-    /// the devices. `depends_on_class` returns whether the path of packets on a device after a
-    /// function depends on their class.
+    /// Creates the input streams of the packers. `first_row` is the row of class 0 in the chain
+    /// table of the devices. `depends_on_class` returns whether the class of a packet determines
+    /// its next function on a device.
     pub(crate) fn new(
         kernels: &[u8],
         classes: usize,
@@ -189,8 +187,8 @@ impl Streams {
         Self { streams, of_class }
     }
 
-    /// Returns the packer input of each packet class for `function`. Returns `None` if all classes
-    /// use the input with the number of the function.
+    /// Returns the packer's input stream of each packet class for `function`. Returns `None` if all
+    /// classes share one stream.
     pub(crate) fn of_class(&self, function: usize) -> Option<Box<[u16]>> {
         self.of_class[function].clone()
     }
@@ -204,11 +202,9 @@ mod tests {
     use crate::config::Config;
     use crate::path::testing::{FIRST, SECOND, TWO_FUNCTIONS};
 
-    /// Index of the device that runs both functions, unless a test places them elsewhere.
     const GPU: usize = 1;
     const NO_HOST_HALF: HostHalfInfo = HostHalfInfo { exists: false, may_continue_on_device: true };
 
-    /// Returns the configuration [`TWO_FUNCTIONS`] with `second` after `first`.
     fn two_in_a_row() -> Config {
         let text =
             TWO_FUNCTIONS.replacen("from = \"first\"\n    to = \"left\"", "from = \"first\"\n    to = \"second\"", 1);
@@ -216,8 +212,7 @@ mod tests {
     }
 
     /// Returns the part of the chain that the device `GPU` executes. `devices` contains the device
-    /// of each function, and `host_halves` describes the parts of the functions that run on the
-    /// CPU.
+    /// of each function.
     fn chain_of(config: &Config, number: u64, devices: [usize; 2], host_halves: [HostHalfInfo; 2]) -> DeviceChain {
         let placement: Vec<Box<[usize]>> = devices.iter().map(|&device| [device].into()).collect();
         let context = ChainContext {
@@ -229,8 +224,6 @@ mod tests {
         device_chain(&config.chain, number, context, GPU)
     }
 
-    /// Returns the function that follows `first` on the device for packets with class 0 and verdict
-    /// 0.
     fn next(chain: &DeviceChain, number: u64) -> Option<usize> {
         let row = ChainRows::new(2).of_chain(number).start as u8;
         chain.next(FIRST, row, 0)

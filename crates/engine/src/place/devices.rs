@@ -1,5 +1,4 @@
-//! Opens the devices of the engine and loads the programs of all functions into them. The devices
-//! are the CPU and all devices on which functions are placed.
+//! Opens the devices of the engine and loads the programs of all functions into them.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -18,24 +17,24 @@ use crate::path::device::WorkerDevice;
 use crate::place::LAST_RESORT;
 use crate::place::device_chain::{ChainContext, ChainRows, HostHalfInfo, device_chain};
 
-/// The CPU and all devices on which functions are placed. The programs of all functions are loaded.
+/// The opened devices, with the programs of all functions. They include the CPU and every device on
+/// which a function may run.
 pub(crate) struct Devices {
     devices: Vec<(DeviceConfig, Arc<dyn Device>)>,
     /// Devices on which each function may run, as indices into `devices`.
     pub(crate) placement: Vec<Box<[usize]>>,
-    /// For each device, the part of the function chain that it executes at the start. It is `None`
-    /// if the device returns packets after each function.
+    /// For each device, the part of the function chain that it executes at the start. The entry is
+    /// `None` if the device returns packets after each function.
     pub(crate) chains: Vec<Option<Arc<DeviceChain>>>,
-    /// Whether each device was opened with a part of the function chain.
     has_chain: Vec<bool>,
     host_half_infos: Vec<HostHalfInfo>,
     pub(crate) rows: ChainRows,
 }
 
 impl Devices {
-    /// Opens the devices. Every device loads the programs of all functions, so that a function has
-    /// the same number on each device. The CPU is always opened, because it takes over when a
-    /// device is lost.
+    /// Opens the devices and loads all functions into each one. A function therefore has the same
+    /// number on every device. The CPU is always opened, because it replaces lost devices.
+    /// `host_halves` contains the CPU parts of the functions of one worker.
     ///
     /// `host_halves` contains the parts of the functions that run on the CPU of one worker.
     pub(crate) fn load(
@@ -120,8 +119,8 @@ impl Devices {
         Ok(Self { devices, placement, chains, has_chain, host_half_infos, rows })
     }
 
-    /// Writes the function chain with this `number` to the devices that execute a part of it.
-    /// Returns the part that each device executes.
+    /// Writes the function chain with this `number` to the devices. Returns the part of the chain
+    /// that each device executes.
     ///
     /// # Errors
     /// If a device cannot hold a second chain, or its update fails.
@@ -170,8 +169,8 @@ impl Devices {
         self.devices.iter().map(|(config, _)| config)
     }
 
-    /// Creates the connections of one worker to all devices. A connection puts packets into
-    /// batches, and submits the batches to its device.
+    /// Creates the connections of one worker to all devices. A connection puts packets into batches
+    /// and submits them to its device.
     pub(crate) fn worker_devices(&self, streams: &[Stream]) -> Result<Vec<WorkerDevice>, Error> {
         let worker_device = |(config, device): &(DeviceConfig, Arc<dyn Device>)| {
             let packer = Packer::with_streams(config.packing.clone(), streams, config.chunks)?;
@@ -192,7 +191,6 @@ impl Devices {
         self.devices.iter().map(|(_, device)| &**device)
     }
 
-    /// Returns the properties of each device that appear in the report.
     pub(crate) fn views(&self) -> Vec<DeviceView> {
         let view = |(config, device): &(DeviceConfig, Arc<dyn Device>)| DeviceView {
             id: device.capabilities().id.clone(),
@@ -204,8 +202,7 @@ impl Devices {
         self.devices.iter().map(view).collect()
     }
 
-    /// Returns, for each function, the compiled version of its kernel that runs on its first
-    /// device.
+    /// Returns the compiled kernel version that each function uses on its first device.
     pub(crate) fn choices(&self) -> Vec<Choice> {
         let all: Vec<Vec<Choice>> = self.devices.iter().map(|(_, device)| device.choices()).collect();
         self.placement.iter().enumerate().map(|(function, devices)| all[devices[0]][function].clone()).collect()
@@ -216,7 +213,7 @@ impl Devices {
 pub(crate) struct DeviceView {
     pub(crate) id: String,
     pub(crate) mode: Mode,
-    /// For each function, the compiled version of its kernel that runs on this device.
+    /// Compiled kernel version of each function on this device.
     pub(crate) choices: Vec<Choice>,
     pub(crate) bin_packets: usize,
     /// The device itself, for the counters of kernels.

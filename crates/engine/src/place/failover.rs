@@ -16,19 +16,17 @@
 
 use crate::place::LAST_RESORT;
 
-/// Number of consecutive failures after which a worker stops using a device. In each failure, the
-/// device does not finish a submission.
+/// Number of consecutive failed submissions after which a worker stops using a device.
 const FAILURES_MAX: u32 = 3;
 
-/// Assigns functions to devices, and records failures of the devices, for one worker.
+/// Assigns functions to devices and records device failures, for one worker.
 #[derive(Debug)]
 pub(crate) struct Placement {
     /// Device that currently runs each function.
     current: Vec<usize>,
-    /// Devices on which each function may run, as configured. The loss of a device does not change
-    /// them.
+    /// Configured devices of each function. Lost devices stay in the list.
     allowed: Vec<Box<[usize]>>,
-    /// For each device, the number of submissions that failed since a submission last succeeded.
+    /// Number of consecutive failed submissions of each device.
     failures: Vec<u32>,
     /// Devices that this worker no longer uses.
     lost: Vec<DeviceLoss>,
@@ -39,7 +37,7 @@ pub(crate) struct Placement {
 pub(crate) struct DeviceLoss {
     pub(crate) device: usize,
     pub(crate) reason: String,
-    /// Number of packets that this worker dropped because the device was lost.
+    /// Number of packets that this worker dropped because of the lost device.
     pub(crate) packets: u64,
 }
 
@@ -47,15 +45,15 @@ pub(crate) struct DeviceLoss {
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum GivenUp {
     /// The worker stops using the device, and `functions` moved to other devices. `to` is the new
-    /// device of the last of these functions.
+    /// device of the last function in the list.
     Moved { functions: Vec<usize>, to: usize },
     /// The worker had stopped using the device before.
     Again,
 }
 
 impl Placement {
-    /// Assigns each function to the first device in its list. `allowed` contains a list of at least
-    /// one device for each function, and `devices` is the number of devices.
+    /// Assigns each function to the first device in its list. `allowed` contains the nonempty
+    /// device list of each function.
     pub(crate) fn new(allowed: Vec<Box<[usize]>>, devices: usize) -> Self {
         let current = allowed.iter().map(|devices| devices[0]).collect();
         Self { current, allowed, failures: vec![0; devices], lost: Vec::new() }
@@ -79,7 +77,7 @@ impl Placement {
         self.lost.iter().any(|lost| lost.device == device)
     }
 
-    /// Assigns `function` to `device`. Returns whether the function ran on another device before.
+    /// Assigns `function` to `device`. Returns whether the device changed.
     pub(crate) fn place(&mut self, function: usize, device: usize) -> bool {
         std::mem::replace(&mut self.current[function], device) != device
     }
@@ -90,15 +88,15 @@ impl Placement {
         self.failures[device] = 0;
     }
 
-    /// Records that `device` failed to finish a submission. Returns whether the worker continues to
-    /// use the device.
+    /// Records that `device` failed to finish a submission. Returns whether the worker still uses
+    /// the device.
     pub(crate) fn failed(&mut self, device: usize) -> bool {
         self.failures[device] += 1;
         self.failures[device] < FAILURES_MAX
     }
 
-    /// Stops using `device`. Its functions move to other devices on which they may run, or else to
-    /// the CPU. `dropped` is the number of packets that were dropped because of the failure.
+    /// Stops using `device`. Its functions move to other configured devices, or else to the CPU.
+    /// `dropped` is the number of packets dropped because of the failure.
     pub(crate) fn give_up(&mut self, device: usize, reason: &str, dropped: u64) -> GivenUp {
         if let Some(known) = self.lost.iter_mut().find(|lost| lost.device == device) {
             known.packets += dropped;
@@ -128,8 +126,8 @@ impl Placement {
     }
 }
 
-/// Returns the text that explains why a device is no longer used after [`FAILURES_MAX`] consecutive
-/// failures. `reason` is the reason of the last failure.
+/// Returns the explanation for giving up a device after [`FAILURES_MAX`] consecutive failures.
+/// `reason` explains the last failure.
 pub(crate) fn repeated_failure(reason: &str) -> String {
     format!("{FAILURES_MAX} consecutive chunks failed, the last one with: {reason}")
 }

@@ -8,7 +8,7 @@ use super::PACKETS_MAX;
 use crate::config::classes::{Lists, RULES_MAX, Term, TermError, read_ports, read_prefix, read_protocol};
 use crate::error::Error;
 
-/// Number of packets in a trace if the request does not contain it.
+/// Default number of packets in a trace.
 const COUNT: u64 = 10;
 
 /// Validated request of a trace.
@@ -23,20 +23,19 @@ pub(super) struct Request {
     pub(super) frames: bool,
 }
 
-/// Packet filter. A condition that is absent matches all packets.
+/// Packet filter. An absent condition matches all packets.
 #[derive(Debug)]
 pub(super) struct Filter {
-    /// Numbers of the ingress ports that match. `None` if all ports match.
+    /// Ingress ports that match, or `None` if all ports match.
     ports: Option<Vec<u8>>,
     classes: Option<Vec<String>>,
-    /// Classifier for addresses, protocol and ports. A packet matches if the classifier assigns it
-    /// to class 1.
+    /// Classifier for addresses, protocol and ports. A packet matches if its class is 1.
     rules: Classifier,
 }
 
 impl Request {
-    /// Parses and checks a request. `ports` and `classes` contain the configured names. The index
-    /// of a name in its list is the number of the port or class.
+    /// Parses and checks a request. The index of a name in `ports` or `classes` is its port number
+    /// or class number.
     pub(super) fn read(request: &Value, ports: &[String], classes: &[String]) -> Result<Self, Error> {
         let keys = object(request, "a trace request")?;
         let mut read =
@@ -107,13 +106,12 @@ impl Filter {
         })
     }
 
-    /// Returns whether packets that arrive at `port` can match the filter.
     pub(super) fn fits_port(&self, port: u8) -> bool {
         self.ports.as_ref().is_none_or(|ports| ports.contains(&port))
     }
 
-    /// Returns whether a packet matches the filter, except for its ingress port, which the caller
-    /// has checked.
+    /// Returns whether a packet matches the filter. The caller has checked the packet's ingress
+    /// port.
     pub(super) fn fits(&self, parsed: &Parsed, class: &str) -> bool {
         let fits_rules = self.rules.is_trivial() || self.rules.classify(parsed) == 1;
         fits_rules && self.classes.as_ref().is_none_or(|classes| classes.iter().any(|known| known == class))

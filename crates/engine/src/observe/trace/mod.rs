@@ -41,40 +41,37 @@ use crate::plan::epoch::Epochs;
 use filter::Request;
 
 /// Maximum number of packets in a trace. The same limit applies to the packets that a worker traces
-/// at one time, and to the finished packets that the client has not read.
+/// at once. It also applies to finished packets that the client has not read.
 pub const PACKETS_MAX: usize = 4096;
-/// Interval at which a client that waits for packets checks whether all workers have ended.
+/// Interval at which a waiting client checks whether all workers have ended.
 const LOOK_INTERVAL: Duration = Duration::from_millis(20);
-/// Maximum time in which the workers must answer at the end of a trace. Normally, they answer in a
-/// small fraction of this time.
+/// Maximum time in which the workers must answer at the end of a trace.
 const STOP_LIMIT: Duration = Duration::from_secs(5);
 
-/// State of packet traces that the workers and the clients share.
+/// State of packet traces that workers and clients share.
 #[derive(Debug)]
 pub(crate) struct Traces {
-    /// Configured names of the ports. The index of a name is the port number.
+    /// Names of the ports by port number.
     ports: Vec<String>,
-    /// Names of the packet classes in the current function chain. The index of a name is the class
-    /// number.
+    /// Names of the packet classes in the current function chain, by class number.
     classes: Mutex<Vec<String>>,
-    /// Requests that tell the workers to read `session` again. A request is made when a session
-    /// starts or ends.
+    /// Requests to the workers to read `session` again. Each start or end of a session makes a
+    /// request.
     epochs: Arc<Epochs>,
     session: Mutex<Option<Arc<Session>>>,
-    /// Whether the run is live. The packets of a live run must not wait for the tracer. The packets
-    /// of a replay can wait.
+    /// Whether the run is live. Packets of a live run must not wait for the tracer.
     is_live: bool,
 }
 
 impl Traces {
-    /// Creates the shared state of packet traces, without a session. The index of a name in `ports`
-    /// or `classes` is the number of the port or class.
+    /// Creates the shared state without a session. The index of a name in `ports` or `classes` is
+    /// its port number or class number.
     pub(crate) fn new(ports: Vec<String>, classes: Vec<String>, workers: usize, is_live: bool) -> Arc<Self> {
         let epochs = Epochs::new(workers);
         Arc::new(Self { ports, classes: Mutex::new(classes), epochs, session: Mutex::default(), is_live })
     }
 
-    /// Replaces the names of the classes after a change of the function chain.
+    /// Replaces the class names after a change of the function chain.
     pub(crate) fn name_classes(&self, classes: &[String]) {
         *self.classes.lock().unwrap_or_else(PoisonError::into_inner) = classes.to_vec();
     }
@@ -101,9 +98,8 @@ impl Traces {
         Ok(Trace { traces: Arc::clone(self), session })
     }
 
-    /// Ends a trace session that still runs, and asks the workers to end it too. Returns the number
-    /// of this request, with which the caller can wait for the workers. Returns `None` if the
-    /// session has already ended.
+    /// Ends an active trace session, and asks the workers to end it too. Returns the number of this
+    /// request, for which the caller can wait. Returns `None` if the session has already ended.
     fn end(&self, session: &Arc<Session>) -> Option<u64> {
         let mut current = lock(&self.session);
         current.take_if(|current| Arc::ptr_eq(current, session))?;
@@ -111,7 +107,7 @@ impl Traces {
     }
 }
 
-/// State of one packet trace. It contains the request and the packets that were found.
+/// State of one packet trace. It contains the request and the packets found.
 #[derive(Debug)]
 struct Session {
     request: Request,
@@ -126,8 +122,7 @@ struct Kept {
     numbers: u64,
     /// Number of packets that matched the filter and were chosen.
     chosen: u64,
-    /// Number of dropped packets whose record is complete. It is used only in a trace of dropped
-    /// packets.
+    /// Number of complete records. It is used only in a trace of dropped packets.
     finished: u64,
     /// Number of packets that workers are tracing now.
     active: u64,
@@ -137,8 +132,8 @@ struct Kept {
 }
 
 impl Session {
-    /// Chooses a packet that matches the filter, and returns its number in the trace. Returns
-    /// `None` if the trace has enough packets.
+    /// Assigns a trace number to a packet that matches the filter. Returns `None` if the trace has
+    /// enough packets.
     fn choose(&self) -> Option<u64> {
         let mut kept = lock(&self.kept);
         if self.is_enough(&kept) {
@@ -148,7 +143,7 @@ impl Session {
         Some(kept.register())
     }
 
-    /// Returns a number in the trace for a packet that a function created from a traced packet.
+    /// Assigns a trace number to a packet that a function created from a traced packet.
     fn choose_child(&self) -> u64 {
         lock(&self.kept).register()
     }
@@ -204,23 +199,22 @@ pub struct Found {
     pub packets: Vec<Packet>,
     /// Whether the trace has ended.
     pub over: bool,
-    /// Number of packets that were chosen since the start of the trace.
+    /// Number of packets chosen since the start of the trace.
     pub chosen: u64,
-    /// Number of packets that belong to the trace but were omitted, because the limit of the trace
-    /// was reached. These packets matched the filter, or functions created them from packets that
-    /// did.
+    /// Number of packets that the trace omitted because of its limit. They matched the filter, or
+    /// were created from packets that did.
     pub missed: u64,
 }
 
 impl Trace {
-    /// Returns the packets that were found since the last call. If there are none, waits up to
-    /// `limit` for the first one.
+    /// Returns the packets found since the last call. If there are none, waits up to `limit` for
+    /// the first one.
     pub fn read(&self, limit: Duration) -> Found {
         let started = Instant::now();
         let mut kept = lock(&self.session.kept);
         loop {
-            // The code checks whether the workers have ended before it takes the lock. If they have
-            // ended, all packets that they handed over are then visible under the lock.
+            // The order matters: this check comes before the lock. If the workers have ended, the
+            // lock then shows all packets that they handed over.
             drop(kept);
             let have_ended = self.traces.epochs.have_all_ended();
             kept = lock(&self.session.kept);
@@ -234,11 +228,11 @@ impl Trace {
         }
     }
 
-    /// Ends the trace. Returns the packets that were found since the last call, including the
-    /// packets that are still in flight.
+    /// Ends the trace. Returns the packets found since the last call, including packets that are
+    /// still in flight.
     pub fn stop(self) -> Found {
         if let Some(number) = self.traces.end(&self.session) {
-            // If some workers do not answer in time, the trace ends without their packets.
+            // If some workers do not answer in time, their packets are missing.
             self.traces.epochs.wait(number, STOP_LIMIT);
         }
         found(&mut lock(&self.session.kept), true)

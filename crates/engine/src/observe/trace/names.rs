@@ -1,5 +1,4 @@
-//! Returns the names that a packet trace uses for flows, kinds of processing, verdicts and drop
-//! reasons.
+//! Returns the names of flows, verdicts and drop reasons in a packet trace.
 
 use std::net::IpAddr;
 
@@ -15,14 +14,13 @@ pub(super) fn variant_name(plan: &ChainPlan, function: usize, variant: u8) -> St
     variants.get(usize::from(variant)).map_or_else(|| variant.to_string(), |name| (*name).to_owned())
 }
 
-/// Returns the name of a verdict of a function. If the function does not declare the verdict,
-/// returns the name of its last declared verdict, as in the counters.
+/// Returns the name of a function's verdict. For an undeclared verdict, returns the name of the
+/// last declared one, as in the counters.
 pub(super) fn verdict_name(plan: &ChainPlan, function: usize, verdict: u8) -> String {
     let verdicts = plan.stages[function].function.contract().verdicts;
     verdicts.get(usize::from(verdict)).or(verdicts.last()).map_or_else(String::new, |verdict| verdict.name.to_owned())
 }
 
-/// Returns the name of a drop counter, and the sentence that explains it.
 pub(super) fn drop_reason(plan: &ChainPlan, reason: usize) -> (String, &'static str) {
     let engine = counters::WORKER_COUNTERS.get(reason).map(|spec| spec.sentence);
     let function = || {
@@ -35,7 +33,7 @@ pub(super) fn drop_reason(plan: &ChainPlan, reason: usize) -> (String, &'static 
     (plan.layout.name(reason).to_owned(), engine.or_else(function).unwrap_or_default())
 }
 
-/// Returns the name of the counter of frames that ports refused, and the sentence that explains it.
+/// Returns the name and description of the counter of frames that ports refused.
 pub(super) fn refusal() -> (String, &'static str) {
     let spec = &counters::WORKER_COUNTERS[counters::DROPPED_REFUSED];
     (spec.name.to_owned(), spec.sentence)

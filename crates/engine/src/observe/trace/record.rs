@@ -4,7 +4,7 @@ use std::net::IpAddr;
 
 use serde::{Serialize, Serializer};
 
-/// Maximum number of steps that are recorded per packet. Further steps are only counted.
+/// Maximum number of recorded steps per packet. Further steps are only counted.
 const STEPS_MAX: usize = 64;
 
 /// A traced packet, from arrival to departure.
@@ -14,25 +14,24 @@ pub struct Packet {
     pub number: u64,
     /// Number of the worker that processed the packet.
     pub worker: usize,
-    /// Name of the ingress port. If a function created the packet from another packet, the name is
-    /// that of the other packet's port.
+    /// Name of the ingress port. A packet created from another packet has that packet's ingress
+    /// port.
     pub port: String,
     /// Sequence number of the packet, as assigned by its source.
     pub sequence: u64,
-    /// Arrival time in nanoseconds since 1970. It comes from the capture file or, without one, from
-    /// the machine's clock.
+    /// Arrival time in nanoseconds since 1970. It comes from the capture file, or else from the
+    /// machine's clock.
     pub time_ns: u64,
     /// Length of the frame on arrival, in bytes without FCS.
     pub length: u16,
     /// EtherType of the payload, after any VLAN tags.
     pub ethertype: u16,
-    /// Addresses, protocol and ports of the packet. They are absent if it is not an IP packet.
+    /// Addresses, protocol and ports of an IP packet. They are absent in all other packets.
     #[serde(flatten)]
     pub flow: Option<Flow>,
     /// Steps of the packet, in order of time.
     pub steps: Vec<Step>,
-    /// Number of steps that were not recorded, because the packet reached the maximum number of
-    /// steps.
+    /// Number of steps that were not recorded, because the record was full.
     #[serde(skip_serializing_if = "is_zero")]
     pub steps_left_out: u64,
     /// Final outcome of the packet.
@@ -53,7 +52,7 @@ pub struct Flow {
     pub source: IpAddr,
     /// Destination address.
     pub destination: IpAddr,
-    /// Number of the protocol that follows the IPv4 header, or the last IPv6 extension header.
+    /// Protocol number after the IPv4 header, or after the last IPv6 extension header.
     pub protocol: u8,
     /// Source port, or 0 if the packet contains none.
     pub source_port: u16,
@@ -81,8 +80,8 @@ pub enum Fate {
     Sent,
     /// The packet and all its copies were dropped.
     Dropped,
-    /// A function holds the packet, or has merged it with other packets. The record of the packet
-    /// that arrived last contains the steps of the merged packet.
+    /// A function holds the packet, or merged it with other packets. Further steps of a merged
+    /// packet are in the record of the packet that arrived last.
     Held,
     /// The packet was in flight when the trace ended.
     InFlight,
@@ -98,15 +97,14 @@ pub struct Step {
     pub kind: StepKind,
 }
 
-/// Kind of a step. Its fields contain the names of functions, devices, ports, classes and verdicts.
+/// Kind of a step, with the names of functions, devices, ports, classes and verdicts.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(tag = "step", rename_all = "snake_case")]
 #[allow(missing_docs, reason = "the comment of each step describes its fields")]
 pub enum StepKind {
-    /// The packet arrived at its ingress port. The port and the packet's class determine the first
-    /// function or port, `next`.
+    /// The packet arrived at its ingress port. It goes to the function or port `next`.
     Received { class: String, next: Next },
-    /// A function created the packet. The packet does not derive from another packet.
+    /// A function created the packet without another packet.
     Created { function: String, class: String },
     /// A function created this packet from the packet with number `packet`.
     MadeOf { function: String, packet: u64 },
@@ -114,25 +112,25 @@ pub enum StepKind {
     Split { function: String, packet: u64 },
     /// A function holds the packet until further packets arrive.
     Held { function: String },
-    /// A function joined the packet with `held` earlier packets that it had held. `length` is the
-    /// length of the joined frame in bytes.
+    /// A function joined the packet with `held` earlier packets. `length` is the length of the
+    /// resulting frame in bytes.
     Joined { function: String, held: u32, length: u16 },
     /// A function has prepared the packet for its kernel. `variant` is the kind of processing that
     /// the packet needs. It is `None` if the packet does not need the kernel.
     Prepared { function: String, variant: Option<String> },
     /// The packet was put into a batch for the device.
     Binned { function: String, device: String, variant: String },
-    /// The packet was submitted to the device. `chunk` is the number of the submission among all
-    /// submissions of the worker. `bin` is the number of the packet's batch in the submission,
-    /// counted from 1. The device starts batches in this order.
+    /// The packet was submitted to the device. `chunk` counts the submissions of the worker. `bin`
+    /// is the position of the packet's batch in the submission, counted from 1. The device starts
+    /// batches in this order.
     Submitted { device: String, chunk: u64, bin: usize, bins: usize, bin_packets: u16, chunk_packets: u32 },
-    /// The device rejected the submission with the packet. The packet moves to another device.
+    /// The device rejected the submission. The packet moves to another device.
     NotTaken { device: String },
     /// The device has returned the packet.
     Returned { device: String },
-    /// A function returned a verdict for the packet. The verdict leads to the function or port
-    /// `next`. If `on_device` is set, the packet continued on the device. Such a step is recorded
-    /// when the device returns the packet.
+    /// A function returned a verdict for the packet, which leads to the function or port `next`. If
+    /// `on_device` is set, the packet stayed on the device. Such a step is recorded when the device
+    /// returns the packet.
     Verdict { function: String, verdict: String, next: Next, on_device: bool },
     /// A copy of the packet leaves by the port.
     Copied { port: String },
@@ -142,8 +140,8 @@ pub enum StepKind {
     Sent { port: String, length: u16 },
     /// The packet was given to the sender thread of its worker.
     HandedOver { port: String, length: u16 },
-    /// The packet was in a group of `packets` packets for the ports. The ports refused `refused` of
-    /// these packets, and it is unknown which ones.
+    /// The packet was one of `packets` packets for the ports. The ports refused `refused` of them,
+    /// and it is unknown which ones.
     SentOrRefused { port: String, length: u16, refused: usize, packets: usize },
     /// The packet was dropped. `counter` is the name of the drop counter, and `reason` explains the
     /// drop.
@@ -167,8 +165,7 @@ pub enum Next {
 }
 
 impl Packet {
-    /// Records a step of the packet. If the packet has reached the maximum number of steps, the
-    /// step is only counted.
+    /// Records a step of the packet. If the record is full, the step is only counted.
     pub(super) fn record(&mut self, at_ns: u64, kind: StepKind) {
         if self.steps.len() < STEPS_MAX {
             self.steps.push(Step { at_ns, kind });

@@ -1,5 +1,5 @@
-//! Tracer: chooses packets that arrive at one worker, and records their steps. It identifies a
-//! packet by its buffer, which the packet owns until it leaves.
+//! Tracer, which chooses packets that arrive at one worker and records their steps. A packet is
+//! identified by its buffer.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -20,30 +20,28 @@ use crate::plan::epoch::WorkerEpoch;
 
 /// Number of counters in [`Tracer::sieve`]. It must be a power of two.
 const SIEVE_SLOTS: usize = 4096;
-/// Number of arriving packets in a sample. A live trace of dropped packets traces only samples,
-/// because tracing all packets would be slow.
+/// Number of arriving packets in a sample. A live trace of dropped packets looks only at samples,
+/// because a trace of all packets would be slow.
 const SAMPLE_PACKETS: usize = 32;
 /// Length of the pause after a sample, as a multiple of the sample's duration. The worker traces
-/// nothing during the pause, so a trace costs at most 1/(1 + 24) of the packet rate.
+/// nothing during the pause.
 const PAUSE_FACTOR: u64 = 24;
-/// Limits of the sample's duration for the calculation of the pause, in nanoseconds. The minimum
-/// covers the cost of starting and ending a sample. The maximum keeps pauses short at low packet
-/// rates.
+/// Bounds of the sample's duration in the calculation of the pause, in nanoseconds.
 const SAMPLE_NS: std::ops::RangeInclusive<u64> = 50_000..=1_000_000;
 
 /// Part of a packet trace that runs on one worker.
 pub(crate) struct Tracer {
     /// Whether the tracer looks for matching packets among arriving packets.
     is_choosing: bool,
-    /// Number of each traced packet, by packet buffer. Copies of a packet have the number of the
+    /// Trace number of each traced packet, by packet buffer. Copies have the number of their
     /// original.
     buffers: HashMap<u32, u64>,
-    /// Records of the traced packets, by their number in the trace.
+    /// Records of the traced packets, by trace number.
     traced: HashMap<u64, TracedPacket>,
-    /// Number of traced packets and copies for each slot of the order ring, modulo [`SIEVE_SLOTS`].
-    /// A count of 0 shows quickly that a packet is not traced.
+    /// Numbers of traced packets and copies, by order ring slot modulo [`SIEVE_SLOTS`]. The number
+    /// 0 shows quickly that a packet is not traced.
     sieve: Box<[u16]>,
-    /// Traced packets that are about to leave: packet number, name of the egress port, and frame
+    /// Traced packets that are about to leave: trace number, name of the egress port, and frame
     /// length.
     departing: Vec<(u64, String, u16)>,
     traces: Arc<Traces>,
@@ -54,15 +52,15 @@ pub(crate) struct Tracer {
     sample: Sample,
 }
 
-/// State of the current sample of arriving packets in a live trace of dropped packets.
+/// Current sample of arriving packets in a live trace of dropped packets.
 #[derive(Clone, Copy, Debug, Default)]
 struct Sample {
     is_used: bool,
     /// Number of packets that arrived since the sample began.
     looked: usize,
-    /// Arrival time of the first packet of the sample, in nanoseconds.
+    /// Arrival time of the sample's first packet, in nanoseconds.
     since_ns: u64,
-    /// End of the pause after the sample, in nanoseconds. It is `None` until the sample has ended.
+    /// End of the pause after the sample, in nanoseconds. It is `None` until the sample ends.
     resume_ns: Option<u64>,
 }
 
@@ -70,7 +68,7 @@ struct Sample {
 struct TracedPacket {
     packet: Packet,
     arrival_ns: u64,
-    /// Number of copies of the packet that have not left. The packet itself counts as a copy.
+    /// Number of copies that have not left, including the packet itself.
     copies: usize,
     is_sent: bool,
 }
@@ -111,14 +109,14 @@ impl Tracer {
         self.is_choosing
     }
 
-    /// Returns whether any packet is being traced. The worker records steps only in this case.
+    /// Returns whether any packet is being traced.
     #[inline]
     pub(crate) fn is_tracing(&self) -> bool {
         !self.buffers.is_empty()
     }
 
-    /// Checks whether a trace session has started or ended. The worker calls the method once per
-    /// loop iteration, before it receives packets.
+    /// Checks whether a trace session has started or ended. The worker calls this method before it
+    /// receives packets.
     #[inline]
     pub(crate) fn poll(&mut self) {
         if self.epoch.requested().is_some() {
@@ -129,7 +127,7 @@ impl Tracer {
         }
     }
 
-    /// Ends the sample once all its packets have left. Starts the next sample after a pause.
+    /// Ends the sample once all its packets have left. After a pause, starts the next sample.
     #[cold]
     fn poll_sample(&mut self) {
         match self.sample.resume_ns {
@@ -153,8 +151,8 @@ impl Tracer {
     fn change(&mut self) {
         self.end();
         let current = lock(&self.traces.session);
-        // Requests to the workers are made under the lock of the session. The lock ensures that the
-        // request number that is read here belongs to this session.
+        // Requests to workers are made under this lock. The request number therefore belongs to
+        // this session.
         let requested = self.epoch.requested();
         self.session.clone_from(&current);
         drop(current);
@@ -194,7 +192,7 @@ impl Tracer {
         usize::from(packet.order) % SIEVE_SLOTS
     }
 
-    /// Returns the number of a packet in the trace. Returns `None` if the packet is not traced.
+    /// Returns the trace number of a packet, or `None` if the packet is not traced.
     fn number(&self, packet: &Descriptor) -> Option<u64> {
         let is_none = self.sieve[Self::sieve_slot(packet)] == 0;
         if is_none { None } else { self.buffers.get(&packet.buffer).copied() }
@@ -211,7 +209,7 @@ impl Tracer {
         debug_assert_eq!(other, None, "a buffer has one packet");
     }
 
-    /// Stops tracing a packet's buffer. Returns the packet's number in the trace if it was traced.
+    /// Stops tracing a packet's buffer. Returns the packet's trace number if it was traced.
     fn unregister(&mut self, packet: &Descriptor) -> Option<u64> {
         let number = self.number(packet)?;
         self.sieve[Self::sieve_slot(packet)] -= 1;
@@ -219,7 +217,6 @@ impl Tracer {
         Some(number)
     }
 
-    /// Records a step for all packets in `packets` that are being traced.
     fn record(&mut self, packets: &[Descriptor], kind: impl Fn(&Self, usize) -> StepKind) {
         let now_ns = self.now_ns();
         for (index, packet) in packets.iter().enumerate() {
@@ -238,7 +235,7 @@ impl Tracer {
         }
     }
 
-    /// Records that a packet or a copy left or was dropped. The last copy completes the record.
+    /// Records that a copy of a packet left or was dropped. The last copy completes the record.
     fn copy_gone(&mut self, number: u64) {
         let Some(traced) = self.traced.get_mut(&number) else { return };
         traced.copies -= 1;
@@ -267,10 +264,10 @@ impl Tracer {
     }
 }
 
-/// Methods that record steps of packets, in the order of the steps. The worker calls all except
-/// [`Tracer::choose`] only if [`Tracer::is_tracing`] returns true.
+/// Methods that record steps of packets, in the order of the steps. Except for [`Tracer::choose`],
+/// the worker calls them only while a packet is being traced.
 impl Tracer {
-    /// Chooses the newly arrived or created packets in `packets` that match the trace's filter.
+    /// Chooses new packets that match the filter of the trace.
     #[cold]
     pub(crate) fn choose(
         &mut self,
@@ -387,8 +384,8 @@ impl Tracer {
         });
     }
 
-    /// Records that packets were submitted to a device. `number` is the number of the submission
-    /// among all submissions of this worker to the device.
+    /// Records that packets were submitted to a device. `number` counts the submissions of this
+    /// worker to the device.
     #[cold]
     pub(crate) fn submitted(&mut self, device: &str, number: u64, chunk: &Chunk) {
         for (index, bin) in chunk.bins.iter().enumerate() {
@@ -419,7 +416,7 @@ impl Tracer {
         }
     }
 
-    /// Records that packets went from `function` to function `next` without leaving the device.
+    /// Records that packets went from `function` to `next` without leaving the device.
     #[cold]
     pub(crate) fn continued(
         &mut self,
@@ -437,7 +434,7 @@ impl Tracer {
         });
     }
 
-    /// Records the verdicts of a function. [`Tracer::dropped`] records dropped packets.
+    /// Records the verdicts of a function. Drops are recorded by [`Tracer::dropped`].
     #[cold]
     pub(crate) fn verdicts(
         &mut self,
@@ -483,7 +480,7 @@ impl Tracer {
         self.begin(&session, region, packet, stamp, (number, arrival_ns), kind);
     }
 
-    /// Records that a function holds the packet, and completes the packet's record.
+    /// Records that a function holds the packet, and completes its record.
     #[cold]
     pub(crate) fn held(&mut self, function: &str, packet: &Descriptor) {
         self.record(std::slice::from_ref(packet), |_, _| StepKind::Held { function: function.to_owned() });
@@ -492,7 +489,8 @@ impl Tracer {
         }
     }
 
-    /// Records that a function joined `packet` with `held` earlier packets into `whole`.
+    /// Records that a function joined `packet` with `held` earlier packets. `whole` is the
+    /// resulting packet.
     #[cold]
     pub(crate) fn joined(&mut self, function: &str, packet: &Descriptor, whole: &Descriptor, held: u32) {
         let length = whole.length;
@@ -506,7 +504,7 @@ impl Tracer {
         }
     }
 
-    /// Records that a packet was dropped. `reason` is the index of the counter of the drop reason.
+    /// Records that a packet was dropped. `reason` is the index of the drop reason's counter.
     #[cold]
     pub(crate) fn dropped(&mut self, plan: &ChainPlan, packet: &Descriptor, reason: usize) {
         let now_ns = self.now_ns();
@@ -518,7 +516,7 @@ impl Tracer {
         }
     }
 
-    /// Records that a traced packet was copied to `copy`, which leaves by `port`.
+    /// Records that a traced packet was copied to `copy`. The copy leaves by `port`.
     #[cold]
     pub(crate) fn copied(&mut self, packet: &Descriptor, copy: &Descriptor, port: u8) {
         let (now_ns, port) = (self.now_ns(), self.port(port.into()));
@@ -530,7 +528,7 @@ impl Tracer {
         self.register(copy, number);
     }
 
-    /// Records that a copy of a traced packet was dropped. The copy was meant for `port`.
+    /// Records the drop of a traced packet's copy, which was meant for `port`.
     #[cold]
     pub(crate) fn copy_dropped(&mut self, plan: &ChainPlan, packet: &Descriptor, port: u8, reason: usize) {
         let (now_ns, port) = (self.now_ns(), self.port(port.into()));
@@ -539,8 +537,7 @@ impl Tracer {
         traced.record(now_ns, StepKind::CopyDropped { port, counter, reason });
     }
 
-    /// Records that packets are given to their ports. `outs` has one list of packets per port.
-    /// Afterwards, the ports own the buffers of the packets.
+    /// Records that packets are about to leave. `outs` has one list of packets per port.
     #[cold]
     pub(crate) fn departing(&mut self, region: &Region, outs: &[Vec<Departure>]) {
         let now_ns = self.now_ns();
@@ -562,14 +559,15 @@ impl Tracer {
         }
     }
 
-    /// Returns whether traced packets are leaving, so that [`Tracer::departed`] must be called.
+    /// Returns whether traced packets are about to leave. The caller must then call
+    /// [`Tracer::departed`].
     #[inline]
     pub(crate) fn has_departing(&self) -> bool {
         !self.departing.is_empty()
     }
 
-    /// Records the last step of all traced packets that are leaving. Either the sender thread got
-    /// them, or the ports accepted or refused them.
+    /// Records the last step of all departing packets. If `to_sender` is set, the sender thread
+    /// took them. Otherwise, the ports accepted or refused them.
     #[cold]
     pub(crate) fn departed(&mut self, to_sender: bool, accepted: usize, refused: usize) {
         let now_ns = self.now_ns();
@@ -592,8 +590,8 @@ impl Tracer {
 }
 
 impl Drop for Tracer {
-    /// Hands over the records of packets that are still being traced. This happens before the other
-    /// threads learn that the worker has ended.
+    /// Hands over the records of packets that are still traced, before other threads see the end of
+    /// the worker.
     fn drop(&mut self) {
         self.end();
     }
