@@ -7,14 +7,14 @@ use crate::error::Error;
 /// Name and kind of a configured function.
 pub(crate) type Named<'a> = (&'a str, &'a str);
 
-/// Returns the index of the function that a request is for. Returns `None` if the request is for
-/// the engine.
+/// Returns the index of the function for which a request is meant. Returns `None` if the request is
+/// for the engine.
 ///
-/// The key `function` of the request is the name of the function. The key `kind` is a kind, or a
-/// list of kinds, that the function must have. Without `function`, the request is for the only
-/// function of these kinds.
+/// The request names the function in its member `function`. Its member `kind` lists the kinds that
+/// the function may have. Without `function`, the request is for the only function of these kinds.
 ///
 /// # Errors
+///
 /// If no function matches the request, or if several do.
 pub(crate) fn addressed(request: &Value, functions: &[Named<'_>]) -> Result<Option<usize>, Error> {
     let kinds = kinds(request)?;

@@ -3,16 +3,15 @@
 use nix::sched::{CpuSet, sched_getaffinity, sched_setaffinity};
 use nix::unistd::Pid;
 
-/// Returns the CPU cores on which the calling thread may run, or no core if the system does not
-/// report them.
+/// Returns the CPU cores on which the calling thread may run. The list is empty if the system does
+/// not report them.
 pub(crate) fn cores() -> Vec<usize> {
     let allowed = sched_getaffinity(Pid::from_raw(0));
     let is_allowed = |core: &usize| allowed.is_ok_and(|allowed| allowed.is_set(*core).unwrap_or(false));
     (0..CpuSet::count()).filter(is_allowed).collect()
 }
 
-/// Pins the calling thread to the CPU cores `cores`. If the system refuses, the function logs a
-/// warning and the thread continues unpinned.
+/// Pins the calling thread to the CPU cores `cores`. If the system refuses, logs a warning.
 pub(crate) fn pin_to(cores: &[usize]) {
     let mut set = CpuSet::new();
     let pinned = !cores.is_empty() && cores.iter().all(|&core| set.set(core).is_ok());
@@ -25,8 +24,8 @@ pub(crate) fn pin_to(cores: &[usize]) {
     }
 }
 
-/// Returns the CPU core of the worker thread with this index. If there are more workers than cores,
-/// several workers share a core.
+/// Returns the CPU core of the worker with this index. If there are too few cores, several workers
+/// run on one core.
 pub(crate) fn cores_of_worker(cores: &[usize], index: usize) -> &[usize] {
     let first = index % cores.len().max(1);
     cores.get(first..=first).unwrap_or_default()
@@ -34,8 +33,8 @@ pub(crate) fn cores_of_worker(cores: &[usize], index: usize) -> &[usize] {
 
 /// Returns the CPU cores on which the sender thread of a worker may run.
 ///
-/// The result is one core without a worker, because a worker that polls without sleeping would
-/// leave no time for the sender. If every core has a worker, the result contains all cores.
+/// A busy worker would leave no time for a sender on the same core. The sender therefore gets a
+/// core without a worker. If there is none, the result contains all cores.
 pub(crate) fn cores_of_sender(cores: &[usize], workers: usize, index: usize) -> &[usize] {
     let first = workers + index;
     cores.get(first..=first).unwrap_or(cores)

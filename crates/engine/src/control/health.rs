@@ -1,4 +1,4 @@
-//! Detects workers that hang, and a housekeeping thread that has ended because of a bug.
+//! Detects hung workers, and packet functions whose periodic work ended because of a bug.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -7,10 +7,10 @@ use std::time::{Duration, Instant};
 use crate::observe::counters::LOOPS;
 use crate::observe::report::HealthReport;
 
-/// Time after which a worker that has not completed a loop iteration counts as hung.
+/// Time without a loop iteration after which a worker counts as hung.
 ///
-/// No normal loop iteration takes this long, because a device that does not answer is declared lost
-/// earlier. A worker that the system does not schedule for this time also counts as hung.
+/// No normal loop iteration takes this long, because an unresponsive device is declared lost
+/// earlier. A worker to which the system gives no CPU time also counts as hung.
 const HANG_LIMIT: Duration = Duration::from_secs(10);
 
 /// State of the worker threads and the housekeeping thread.
@@ -35,7 +35,6 @@ impl Disabled {
     }
 }
 
-/// Number of loop iterations of a worker, and the time at which this number last changed.
 #[derive(Debug)]
 struct Progress {
     loops: u64,
@@ -49,10 +48,11 @@ impl Health {
         Self { workers: (0..workers).map(|_| progress()).collect(), disabled }
     }
 
-    /// Checks the loop counters of all workers, and updates which workers count as hung.
+    /// Checks the loop counters of all workers. Returns the workers that became hung, or that are
+    /// no longer hung.
     ///
-    /// `has_ended` returns whether the thread of a worker has ended. Each returned pair contains
-    /// the index of a worker whose state has changed, and whether this worker is now hung.
+    /// `has_ended` returns whether the thread of a worker has ended. A returned pair contains the
+    /// index of a worker, and whether it is now hung.
     pub(crate) fn check(
         &mut self,
         counters: &[Arc<[AtomicU64]>],

@@ -1,5 +1,5 @@
 //! Runs the periodic work of packet functions on the housekeeping thread. This work may wait for
-//! packets or devices, so it does not run on the workers or on the thread that watches them.
+//! packets or devices, so it has a separate thread.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
@@ -24,9 +24,8 @@ pub(crate) struct Housekeeper {
 }
 
 impl Housekeeper {
-    /// Starts the housekeeping thread. Returns `None` if no function has periodic work. If the
-    /// periodic work of a function panics, it is not called again, and the name of the function is
-    /// added to `disabled`.
+    /// Starts the housekeeping thread. Returns `None` if no function has periodic work. If the work
+    /// of a function panics, it is not repeated, and the function's name is added to `disabled`.
     ///
     /// # Errors
     /// Returns an error if the thread cannot be started.
@@ -68,7 +67,7 @@ struct Chore {
     name: String,
     interval: Duration,
     due: Instant,
-    /// Error message of the last call. A new message is logged only if it differs.
+    /// Error message of the last call. Only a different message is logged.
     last_error: Option<String>,
 }
 
@@ -87,9 +86,8 @@ fn keep(call: &dyn Fn(usize) -> Done, mut chores: Vec<Chore>, disabled: &Disable
 }
 
 impl Chore {
-    /// Does the periodic work of a packet function once. If the work fails, logs the error message
-    /// unless it equals the previous one. Returns false if the function panicked and must not be
-    /// called again.
+    /// Does the periodic work of a packet function once. Logs an error message unless it equals the
+    /// previous one. Returns false if the function panicked and must not be called again.
     fn run(&mut self, call: &dyn Fn(usize) -> Done) -> bool {
         let Ok(done) = catch_unwind(AssertUnwindSafe(|| call(self.function))) else {
             tracing::error!(

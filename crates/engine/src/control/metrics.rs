@@ -1,7 +1,7 @@
-//! Serves the metrics of a run over HTTP, on a Unix socket or on a loopback address.
+//! Serves the metrics of a run over HTTP, on a Unix socket or a loopback address.
 //!
-//! One thread answers one client at a time. It reads values that workers publish anyway, so a
-//! scrape does not disturb them.
+//! One thread answers one client at a time. It does not disturb the workers, because it only reads
+//! published values.
 
 use std::io::{ErrorKind, Read, Write};
 use std::net::TcpListener;
@@ -21,7 +21,7 @@ use crate::observe::openmetrics;
 
 /// Maximum length of a request, in bytes.
 const REQUEST_BYTES_MAX: usize = 8 << 10;
-/// Time in which a client must send its request, and read the answer.
+/// Time in which a client must send its request and read the answer.
 const CLIENT_LIMIT: Duration = Duration::from_secs(2);
 /// Longest wait in one read or write of a client.
 const IO_LIMIT: Duration = Duration::from_millis(200);
@@ -36,7 +36,7 @@ pub(crate) enum MetricsSocket {
 }
 
 impl MetricsSocket {
-    /// Listens at `address`. A Unix socket that a finished process has left is replaced.
+    /// Listens at `address`. Replaces the Unix socket of a process that has ended.
     ///
     /// # Errors
     /// If the address is in use, or cannot be opened.
@@ -108,7 +108,7 @@ pub(crate) struct MetricsServer {
 }
 
 impl MetricsServer {
-    /// Starts the thread on `cores`, which run no worker.
+    /// Starts the thread on `cores`, on which no worker runs.
     ///
     /// # Errors
     /// If the thread cannot be started.
@@ -141,7 +141,6 @@ impl Drop for MetricsServer {
     }
 }
 
-/// Answers the request of one client, and closes the connection.
 fn serve(client: &mut dyn Client, commands: &Commands) {
     let started = Instant::now();
     let Some(request) = read_request(client, started) else { return };
@@ -172,7 +171,8 @@ fn is_temporary(error: &std::io::Error) -> bool {
     matches!(error.kind(), ErrorKind::Interrupted | ErrorKind::WouldBlock | ErrorKind::TimedOut)
 }
 
-/// Reads a request up to the empty line after its header. Returns `None` if the client sends none.
+/// Reads a request up to the empty line after its header. Returns `None` if no complete request
+/// arrives.
 fn read_request(client: &mut dyn Client, started: Instant) -> Option<Vec<u8>> {
     let (mut request, mut part) = (Vec::new(), [0; 1024]);
     while !request.windows(4).any(|end| end == b"\r\n\r\n") {

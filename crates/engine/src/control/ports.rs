@@ -1,5 +1,5 @@
-//! Opens the ports, which receive and send packets. In a replay, capture files take the place of
-//! the configured ports.
+//! Opens the ports, which receive and send packets. In a replay, capture files replace the
+//! configured ports.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -23,12 +23,12 @@ pub(crate) struct Ports {
     sources: Vec<Source>,
     exits: Vec<Exit>,
     sinks: Vec<(String, Sink)>,
-    /// Ports of NICs and kernel interfaces, by port number. An entry is `None` for other kinds of
-    /// ports, and for a port that is not open yet.
+    /// Live ports, by port number. An entry is `None` for other kinds of ports, and for a port that
+    /// is not open yet.
     live: Vec<Option<Arc<dyn LivePort>>>,
 }
 
-/// Source of packets. Each source has one receive queue per worker.
+/// Source of packets. It has one receive queue per worker.
 enum Source {
     Synthetic {
         port: u8,
@@ -38,18 +38,19 @@ enum Source {
         port: u8,
         config: pcap::Config,
     },
-    /// Live port, such as a NIC, whose packets come from outside the process.
+    /// Live port, such as a NIC, which exchanges packets with the network.
     Live {
         port: u8,
     },
-    /// Several capture files, whose packets are merged in the order of their timestamps.
+    /// Capture files whose packets are merged in the order of their timestamps.
     Replay {
         inputs: Vec<ReplayInput>,
     },
 }
 
 impl Source {
-    /// Returns the port number of the source, or of the first capture file in a replay.
+    /// Returns the port number of the source. In a replay, it is the port of the first capture
+    /// file.
     fn port(&self) -> u8 {
         match self {
             Self::Synthetic { port, .. } | Self::Pcap { port, .. } | Self::Live { port } => *port,
@@ -98,8 +99,7 @@ impl Ports {
                     Exit::Synthetic { config: Box::new(config.clone()), digest: Digest::new() }
                 }
                 PortKind::Pcap(config) => match config.sink(&port.name, workers).map_err(|e| self.fault(number, e))? {
-                    // If some ports are live, a failed write (as on a full disk) must not stop the
-                    // program.
+                    // A run with live ports must not stop after a failed write, as on a full disk.
                     Some(sink) if has_live => self.capture(port.name.clone(), sink.tolerant(), 0),
                     Some(sink) => self.capture(port.name.clone(), sink, 0),
                     None => Exit::None,
@@ -111,8 +111,8 @@ impl Ports {
         Ok(())
     }
 
-    /// Opens capture files in place of the configured ports. A port without an output capture does
-    /// not transmit.
+    /// Opens capture files instead of the configured ports. A port without an output file does not
+    /// transmit.
     fn open_replay(&mut self, config: &Config, replay: &Replay, workers: usize) -> Result<(), Error> {
         let mut inputs: Vec<ReplayInput> = Vec::new();
         for (name, path) in &replay.inputs {
@@ -278,7 +278,7 @@ impl Ports {
         self.exits.iter().enumerate().map(open).collect()
     }
 
-    /// Returns the counters of each port as the sum over all workers. `finished` states that the
+    /// Returns the counters of each port, summed over all workers. `finished` states that the
     /// workers have ended.
     pub(crate) fn counters(&self, workers: &[WorkerView], finished: bool) -> Vec<PortCounters> {
         let mut ports = vec![PortCounters::default(); self.names.len()];
@@ -296,7 +296,7 @@ impl Ports {
                 *port = live;
                 continue;
             }
-            // Live ports also count events in hardware, which the queues of the workers do not see.
+            // Live ports also count events in hardware, which the workers do not see.
             port.missed = port.missed.max(live.missed);
             port.faulty = port.faulty.max(live.faulty);
             port.unsent = port.unsent.max(live.unsent);
@@ -304,12 +304,11 @@ impl Ports {
         ports
     }
 
-    /// Returns whether the link of a port is up. Returns `None` if the port has no link.
     pub(crate) fn is_up(&self, port: usize) -> Option<bool> {
         self.live.get(port)?.as_ref()?.is_up()
     }
 
-    /// Returns the statistics of the probe packets that a synthetic port generated.
+    /// Returns the statistics of the probe packets of a synthetic port.
     pub(crate) fn probes(&self, port: usize) -> Option<ProbeReport> {
         match &self.exits[port] {
             Exit::Synthetic { config, .. } => config.probes.as_ref().map(Probes::report),
@@ -317,8 +316,8 @@ impl Ports {
         }
     }
 
-    /// Returns the digest of all frames that a synthetic port transmitted, if the configuration
-    /// asks for the digest. The digest does not depend on the order of the frames.
+    /// Returns the digest of all frames that a synthetic port transmitted, if it is configured. The
+    /// order of the frames does not matter.
     pub(crate) fn digest(&self, port: usize) -> Option<u64> {
         match &self.exits[port] {
             Exit::Synthetic { config, digest } if config.digest => Some(digest.value()),
@@ -326,7 +325,6 @@ impl Ports {
         }
     }
 
-    /// Completes the output capture files and gives them their final names.
     pub(crate) fn finish(self) -> Result<(), Error> {
         for (port, sink) in &self.sinks {
             sink.sync().map_err(|source| Error::Port { port: port.clone(), source })?;
@@ -365,7 +363,6 @@ fn create(path: &Path, interfaces: &[String], workers: usize) -> Result<Sink, go
     Sink::create(path, pcap::Format::from_path(path), interfaces, workers)
 }
 
-/// Returns an error if the run would read and write the same capture file.
 fn refuse_overwriting(replay: &Replay) -> Result<(), Error> {
     let real = |path: &PathBuf| path.canonicalize().unwrap_or_else(|_| path.clone());
     let inputs: Vec<PathBuf> = replay.inputs.iter().map(|(_, path)| real(path)).collect();

@@ -8,8 +8,8 @@ use godwit_device::{CustomKernel, Program};
 use godwit_function::Function;
 use godwit_packet::ImageRef;
 
-/// Adapter with which devices run a packet function. The adapter keeps [`Function`] independent of
-/// devices, and [`Program`] independent of functions.
+/// Adapter with which devices run a packet function. [`Function`] does not depend on devices, and
+/// [`Program`] does not depend on functions.
 pub struct FunctionProgram {
     name: String,
     function: Arc<dyn Function>,

@@ -1,4 +1,4 @@
-//! Reloads the configuration and reopens the log files when another thread sets a flag.
+//! Reloads the configuration and reopens the log files when a flag is set.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -6,8 +6,8 @@ use std::thread;
 
 use crate::control::socket::Commands;
 
-/// Reloads the configuration when another thread sets a flag. The reload runs on a separate thread,
-/// because it waits for packets in flight.
+/// Reloads the configuration when a flag is set. Each reload has a separate thread, because it
+/// waits for packets in flight.
 pub(crate) struct Reloader {
     requested: Arc<AtomicBool>,
     commands: Arc<Commands>,

@@ -21,7 +21,6 @@ use crate::place::devices::DeviceView;
 use crate::place::failover::DeviceLoss;
 use crate::plan::chain_plan::ChainPlan;
 
-/// Creates reports of the run from the values of the workers, names and plan.
 pub(crate) struct Reporter {
     pub(crate) names: Names,
     pub(crate) devices: Vec<DeviceView>,
@@ -36,8 +35,8 @@ pub(crate) struct Names {
 }
 
 impl Reporter {
-    /// Reads the current values of all workers. `finished` contains the results of the workers
-    /// after the end of the run.
+    /// Reads the current values of all workers. After the run, `finished` contains the results of
+    /// the workers.
     pub(crate) fn snapshot(
         &self,
         elapsed: Duration,
@@ -49,9 +48,8 @@ impl Reporter {
         Snapshot::new(elapsed, &self.workers, counted, power.joules().collect())
     }
 
-    /// Returns the report of the run. If `finished` contains the results of the workers, the report
-    /// covers the complete run. Otherwise it also covers the last seconds, which `history`
-    /// contains.
+    /// Returns the report of the run. After the run, `finished` contains the results of the
+    /// workers. During the run, the report also covers the last seconds, which `history` contains.
     pub(crate) fn report(
         &self,
         elapsed: Duration,
@@ -184,7 +182,7 @@ impl Reporter {
             finished.unwrap_or_default().iter().map(|worker| worker.placement[function]).collect();
         devices.sort_unstable_by(|one, other| other.cmp(one));
         devices.dedup();
-        // The report of a function lists all of its devices, even those that processed no packet.
+        // The report lists all devices of the function, even those that processed no packet.
         if devices.is_empty() || stage.devices.len() > 1 {
             devices.extend(stage.devices.iter().rev().filter(|&device| !devices.contains(device)).collect::<Vec<_>>());
         }

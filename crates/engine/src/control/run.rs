@@ -1,4 +1,4 @@
-//! Starts the workers, watches them, and builds the report. This code runs outside the packet path.
+//! Starts the workers, watches them, and creates the report. This code does not handle packets.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::mpsc::{RecvTimeoutError, Sender, channel};
@@ -50,20 +50,21 @@ impl Engine {
     /// Allocates memory, opens ports, and loads programs.
     ///
     /// # Errors
-    /// Returns an error if the configuration does not work on this machine. In this case, the
-    /// engine has sent no packet and written no file.
+    ///
+    /// Returns an error if the configuration does not work on this machine. The engine has then
+    /// sent no packet and written no file.
     pub fn new(config: Config, options: &Options) -> Result<Self, Error> {
         Ok(Self { parts: setup::build(config, options)?, reload: options.reload.clone() })
     }
 
-    /// Returns the compiled version that the engine chose for each function on this machine, and
-    /// the measurements behind each choice.
+    /// Returns the compiled version that the engine chose for each function on this machine. The
+    /// result includes the measurements behind each choice.
     pub fn choices(&self) -> Vec<Choice> {
         self.parts.devices.choices()
     }
 
-    /// Starts a trace before the engine moves the first packet. `request` is a JSON object with the
-    /// same members as on the control socket (`docs/trace.md`).
+    /// Starts a trace before the first packet moves. `request` is a JSON object as on the control
+    /// socket (`docs/trace.md`).
     ///
     /// # Errors
     /// Returns an error if the request is invalid.
@@ -71,8 +72,8 @@ impl Engine {
         self.parts.traces.start(request)
     }
 
-    /// Runs until every source has ended, `limit` has passed or `stop` is set. Then it waits until
-    /// the packets in flight have left. Calls `progress` about once per second on this thread.
+    /// Runs until every source has ended, `limit` has passed or `stop` is set. Then waits until the
+    /// packets in flight have left. Calls `progress` about once per second on this thread.
     ///
     /// # Errors
     /// Returns an error if a port failed, a replay was stopped early, or a worker panicked.
@@ -92,8 +93,8 @@ impl Engine {
         let mut power = Power::new(&devices.ids());
         let keeper = state.map(|state| state.start()).transpose();
         let keeper = keeper.map_err(|error| Error::Setup(error.to_string()))?;
-        // This flag stops the workers. A worker that fails sets it to stop all other workers. The
-        // `stop` flag of the caller stays unchanged.
+        // This flag stops the workers. A worker that fails sets it for all others. The caller's
+        // flag `stop` stays unchanged.
         let halt = Arc::new(AtomicBool::new(false));
         let started = Instant::now();
         let mut threads = Vec::new();
@@ -122,8 +123,8 @@ impl Engine {
             one_at_a_time: Mutex::default(),
             changer,
         });
-        // The threads that start here borrow parts of the engine, so they must end before the
-        // engine is dropped, even if a worker failed.
+        // These threads borrow parts of the engine. They must end before the engine is dropped,
+        // even if a worker failed.
         let disabled = Disabled::default();
         let housekeeper = match ports.is_replay() {
             false => Housekeeper::start(Arc::clone(&commands), disabled.clone()),
@@ -147,17 +148,15 @@ impl Engine {
             let elapsed = started.elapsed();
             let stopped = stop.load(Ordering::Relaxed) || stop_requested.load(Ordering::Relaxed);
             if stopped || halt.load(Ordering::Relaxed) || limit.is_some_and(|limit| elapsed >= limit) {
-                // The ports stop before the workers, so that the workers can still drain the
-                // receive queues.
+                // The ports stop first, because the workers must still drain the receive queues.
                 ports.stop();
                 halt.store(true, Ordering::Relaxed);
                 let since: Instant = *halted_at.get_or_insert_with(Instant::now);
                 if let Some(worker) = health.hung_worker()
                     && since.elapsed() >= HUNG_GRACE
                 {
-                    // The hung worker may never end, and may hold locks of these values. The values
-                    // are therefore not dropped, and the process ends without waiting for the
-                    // worker.
+                    // The hung worker may never end, and may hold locks of these values. They are
+                    // therefore never dropped.
                     std::mem::forget((ports, devices, server, metrics, housekeeper, reloader));
                     return Err(Error::Hung { worker });
                 }
@@ -178,7 +177,7 @@ impl Engine {
                 }
             }
             if last_snapshot.elapsed() >= HISTORY_INTERVAL {
-                // The next interval ends a fixed time after this one, so that delays do not add up.
+                // The next interval starts at a fixed time, because delays must not add up.
                 last_snapshot += HISTORY_INTERVAL;
                 history.add(reporter.snapshot(started.elapsed(), None, &ports, &power));
             }
@@ -192,7 +191,7 @@ impl Engine {
             let rest = limit.map_or(WATCH_INTERVAL, |limit| limit.saturating_sub(elapsed).min(WATCH_INTERVAL));
             let rest = rest.max(Duration::from_micros(200));
             match report_requests.recv_timeout(rest) {
-                // If the client has disconnected, its report cannot be sent. This is not an error.
+                // It is not an error if the client has disconnected.
                 Ok(reply) => {
                     drop(Sender::send(&reply, reporter.report(elapsed, None, &ports, &power, &health, &history)))
                 }
@@ -201,8 +200,7 @@ impl Engine {
             }
         }
         let elapsed = started.elapsed();
-        // When the channel closes, clients that still wait for a report learn that the run has
-        // ended.
+        // The closed channel tells waiting clients that the run has ended.
         drop(report_requests);
         drop((reloader, server?, metrics?, housekeeper?));
         power.end();
@@ -251,8 +249,7 @@ fn spawn(index: usize, worker: Worker, pin: bool, halt: &Arc<AtomicBool>) -> Res
         if pin {
             pin_to(cores_of_worker(&cores(), index));
         }
-        // If the worker ends early because of an error or a panic, this guard stops all other
-        // workers.
+        // If the worker fails or panics, this guard stops all other workers.
         let guard = HaltOnDrop(&halt);
         let finished = worker.run(&halt)?;
         std::mem::forget(guard);

@@ -8,8 +8,8 @@ use godwit_function::{Error, Running};
 
 use crate::plan::grace::GracePeriods;
 
-/// Longest time for which [`Running::quiesce`] waits for packets in flight. Packets normally leave
-/// much earlier, and the watchdog declares an unresponsive device lost before this limit.
+/// Longest time for which [`Running::quiesce`] waits for packets in flight. They normally leave
+/// much earlier.
 const QUIET_LIMIT: Duration = Duration::from_secs(60);
 
 /// Access of one function to the running engine.

@@ -1,4 +1,5 @@
-//! Builds the workers from a configuration, with their memory, ports, programs and packet steering.
+//! Creates the workers from a configuration, with their memory, ports, programs and packet
+//! steering.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -30,7 +31,7 @@ use crate::plan::change::PlanChanges;
 use crate::plan::changer::{Changer, steering_functions};
 use crate::plan::grace::GracePeriods;
 
-/// Workers that are ready to start, and the parts of the engine that the control thread keeps.
+/// Workers that are ready to start, with the parts of the engine for the control thread.
 pub(crate) struct EngineParts {
     pub(crate) plan: Arc<ChainPlan>,
     pub(crate) workers: Vec<Worker>,
@@ -49,14 +50,13 @@ pub(crate) struct EngineParts {
     pub(crate) state: Option<Arc<State>>,
 }
 
-/// Steering keys, which select the worker of a packet, for each traffic class.
+/// Steering key of each traffic class, which selects the worker of a packet.
 ///
 /// Packets of one class pass at most one function that keeps state for many flows
-/// (`config/workers.rs` checks this). This function provides the steering key for the class.
+/// (`config/workers.rs`). This function provides the steering key of the class.
 struct ClassKeys {
     classifier: Classifier,
-    /// Steering key for each traffic class. If an entry is `None`, the flow hash selects the
-    /// worker.
+    /// Steering key of each class, or `None` if the flow hash selects the worker.
     keys: Vec<Option<Arc<dyn SteerKey>>>,
 }
 
@@ -70,8 +70,7 @@ impl SteerKey for ClassKeys {
 }
 
 /// Creates the steering, which selects a worker for each packet. A function that keeps state for
-/// many flows provides a key for the traffic classes that reach it. For all other classes, the flow
-/// hash selects the worker.
+/// many flows provides the key for its traffic classes. Other classes use the flow hash.
 fn steering(config: &Config) -> Steering {
     let key_of = |function: usize| config.functions[function].function.steer_key();
     let functions = steering_functions(&config.functions, &config.chain);
@@ -81,7 +80,7 @@ fn steering(config: &Config) -> Steering {
     Steering::new(config.engine.workers, key)
 }
 
-/// Allocates packet memory that the devices can access, and chooses the order in which buffers are
+/// Allocates packet memory that the devices can access. Chooses the order in which buffers are
 /// reused.
 fn arena(config: &Config) -> Result<Arena, Error> {
     let mut arena = config.arena.clone();
@@ -92,26 +91,25 @@ fn arena(config: &Config) -> Result<Arena, Error> {
     }
     let workers = config.engine.workers;
     let bytes = Arena::bytes_for(&arena, workers)?;
-    // A device in launch mode without separate memory can access any memory of the process,
-    // including huge pages. Such a device is therefore not listed here.
+    // A device in launch mode without separate memory can access all memory of the process. It is
+    // therefore not listed.
     let ids_of = |is_wanted: &dyn Fn(&DeviceConfig) -> bool| {
         let used = config.devices.iter().filter(|device| is_used(config, &device.id) && is_wanted(device));
         used.map(|device| device.id.as_str()).collect::<Vec<_>>()
     };
-    // The first device in the list that can allocate packet memory does so for all packets. Devices
-    // in persistent mode come first, because they cannot use other memory. Devices that copy
-    // packets can use it, but are slower.
+    // The first device in the list allocates the memory for all packets. Devices in persistent mode
+    // come first, because they can use no other memory. Devices that copy packets can use other
+    // memory, but are slower.
     let mut ids = ids_of(&|device| device.mode == Mode::Persistent);
     ids.extend(ids_of(&|device| device.mode == Mode::Launch && godwit_device::has_own_memory(&device.id)));
     Ok(Arena::over(godwit_device::arena_memory(&ids, bytes)?, arena, workers)?)
 }
 
-/// Opens the state folder, and connects it with the functions whose sequence numbers must survive a
-/// restart.
+/// Opens the state folder for functions whose sequence numbers must survive a restart.
 ///
-/// Returns `None` if no function has such sequence numbers, or if the run is a replay. It also
-/// returns `None` if the configuration names no folder and was not read from a file, because its
-/// keys are then generated.
+/// Returns `None` if no function has such sequence numbers, or if the run is a replay. Also returns
+/// `None` if the configuration names no folder and does not come from a file. Its keys are then
+/// generated.
 fn start_state(config: &Config, options: &Options) -> Result<Option<Arc<State>>, Error> {
     let folder = options.state.as_ref().or(config.engine.state.as_ref());
     let functions = || config.functions.iter().filter_map(|entry| Some((&entry.name, entry.function.durable()?)));
@@ -129,7 +127,7 @@ fn start_state(config: &Config, options: &Options) -> Result<Option<Arc<State>>,
     Ok(Some(state))
 }
 
-/// Builds the engine from a configuration. The engine moves no packets yet.
+/// Creates an engine from a configuration. It moves no packets yet.
 pub(crate) fn build(config: Config, options: &Options) -> Result<EngineParts, Error> {
     let workers = config.engine.workers;
     let functions: Vec<(String, Arc<dyn Function>)> =

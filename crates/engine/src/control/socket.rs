@@ -50,16 +50,15 @@ const REQUEST_BYTES_MAX: usize = 1 << 20;
 const CLIENTS_MAX: usize = 8;
 /// Idle time after which the server disconnects a client.
 const SILENCE_MAX: Duration = Duration::from_secs(30);
-/// Longest time that a client may take to read a complete reply. After this time, the server
-/// disconnects the client.
+/// Longest time in which a client must read a complete reply.
 const WRITE_LIMIT: Duration = Duration::from_secs(5);
-/// Time after the end of the run for which a client can still read a reply.
+/// Time after the end of the run in which a client can still read a reply.
 const END_WRITE_LIMIT: Duration = Duration::from_millis(200);
 /// Interval at which a waiting thread checks whether the run has ended.
 const LOOK_INTERVAL: Duration = Duration::from_millis(50);
-/// Longest time to wait for a report. The report is normally available much faster.
+/// Longest wait for a report. It is normally available much earlier.
 const REPORT_LIMIT: Duration = Duration::from_secs(10);
-/// Time after the end of the run for which a client can still read the packets of its trace.
+/// Time after the end of the run in which a client can still read the packets of its trace.
 const TRACE_GRACE: Duration = Duration::from_secs(1);
 /// Maximum time for which a trace request waits for packets.
 const TRACE_WAIT: Duration = Duration::from_millis(500);
@@ -77,8 +76,7 @@ pub(crate) struct ControlSocket {
 }
 
 impl ControlSocket {
-    /// Listens at `path`. If the process that created a socket file there has ended, replaces the
-    /// file.
+    /// Listens at `path`. Replaces the socket file of a process that has ended.
     ///
     /// # Errors
     /// Returns an error if another process listens at `path`, if the file is not a socket, or if
@@ -99,8 +97,8 @@ impl ControlSocket {
         let made = || -> nix::Result<UnixListener> {
             let flags = SockFlag::SOCK_CLOEXEC | SockFlag::SOCK_NONBLOCK;
             let made = socket(AddressFamily::Unix, SockType::Stream, flags, None)?;
-            // The file mode is set before the socket has a name, so that other users can never
-            // connect.
+            // The mode is set before the socket has a name, because other users must never be able
+            // to connect.
             fchmod(&made, Mode::S_IRUSR | Mode::S_IWUSR)?;
             bind(made.as_raw_fd(), &UnixAddr::new(path)?)?;
             listen(&made, Backlog::new(CLIENTS_MAX as i32)?)?;
@@ -110,8 +108,8 @@ impl ControlSocket {
         Ok(Self { listener, path: path.to_owned() })
     }
 
-    /// Waits for a client for at most [`LOOK_INTERVAL`], and returns its connection. If the process
-    /// has no free file descriptor, the function uses the spare descriptor to refuse the client.
+    /// Waits for a client for at most [`LOOK_INTERVAL`], and returns its connection. If no file
+    /// descriptor is free, refuses the client with the spare descriptor.
     fn accept(&self, spare: &mut Option<File>, ended: &AtomicBool) -> Option<UnixStream> {
         if !is_readable(&self.listener, LOOK_INTERVAL) {
             return None;
@@ -133,8 +131,7 @@ impl ControlSocket {
     }
 }
 
-/// Opens a spare file descriptor. [`ControlSocket::accept`] uses it to refuse a client when no
-/// other descriptor is free.
+/// Opens the spare file descriptor with which [`ControlSocket::accept`] refuses a client.
 fn spare_descriptor() -> Option<File> {
     File::open("/dev/null").ok()
 }
@@ -151,8 +148,7 @@ fn is_readable(from: &impl AsFd, limit: Duration) -> bool {
     poll(&mut fds, limit).is_ok_and(|ready| ready > 0)
 }
 
-/// Parts of the engine that are needed to answer control requests and to run the periodic work of
-/// functions.
+/// Parts of the engine that control requests and the periodic work of functions need.
 pub(crate) struct Commands {
     /// Configured name and implementation of each function.
     pub(crate) functions: Vec<(String, Arc<dyn Function>)>,
@@ -161,7 +157,7 @@ pub(crate) struct Commands {
     pub(crate) devices: Arc<Devices>,
     pub(crate) graces: GracePeriods,
     pub(crate) traces: Arc<Traces>,
-    /// Channel on which a request asks the watch loop for a report.
+    /// Channel for requests of reports. The watch loop answers them.
     pub(crate) reports: Sender<Sender<Report>>,
     /// Flag that the command `stop` sets.
     pub(crate) stop: Arc<AtomicBool>,
@@ -170,15 +166,15 @@ pub(crate) struct Commands {
     pub(crate) changer: Changer,
 }
 
-/// Threads that answer the requests of clients. The threads end when this value is dropped.
+/// Threads that answer clients. They end when this value is dropped.
 pub(crate) struct ControlServer {
     ended: Arc<AtomicBool>,
     thread: Option<thread::JoinHandle<()>>,
 }
 
 impl ControlServer {
-    /// Starts the server and pins its threads to `cores`, on which no worker runs. A worker that
-    /// polls without sleeping would delay these threads by milliseconds.
+    /// Starts the server. Pins its threads to `cores`, on which no worker runs. A busy worker would
+    /// delay them by milliseconds.
     ///
     /// # Errors
     /// Returns an error if the thread cannot be started.
@@ -188,7 +184,7 @@ impl ControlServer {
         let thread = thread::Builder::new()
             .name("control".to_owned())
             .spawn(move || {
-                // This thread is pinned first, because the threads of clients inherit its affinity.
+                // The threads of clients inherit the affinity of this thread.
                 if !cores.is_empty() {
                     pin_to(&cores);
                 }
@@ -231,25 +227,23 @@ fn serve(socket: &ControlSocket, commands: &Commands, ended: &AtomicBool) {
     });
 }
 
-/// Answers the requests of a client until it disconnects, is idle for too long, or sends a request
-/// that is too long.
+/// Answers the requests of a client until it disconnects, is idle for too long, or sends too long a
+/// request.
 fn serve_client(mut stream: &UnixStream, commands: &Commands, ended: &AtomicBool) {
-    // On some systems, accepted sockets inherit the non-blocking mode of the listener, so the mode
-    // is cleared here.
+    // On some systems, accepted sockets inherit the non-blocking mode of the listener.
     if stream.set_nonblocking(false).is_err() {
         return;
     }
-    // The buffer has a fixed size. If it grew, a copy of a key could remain in freed memory.
+    // The buffer must not grow, because freed memory could then contain a copy of a key.
     let mut read = Zeroizing::new(vec![0; REQUEST_BYTES_MAX]);
     let mut filled = 0;
     let mut last_activity = Instant::now();
     // Trace of this client. It ends when the client disconnects.
     let mut trace = None;
-    // After the end of the run, a client with an active trace is served for a short time, so that
-    // it can read the last packets.
+    // After the run, a client with an active trace has a short time to read the last packets.
     while !ended.load(Ordering::Relaxed) || (trace.is_some() && last_activity.elapsed() < TRACE_GRACE) {
         while let Some(end) = read[..filled].iter().position(|&byte| byte == b'\n') {
-            // After the end of the run, the remaining requests of a client are not answered.
+            // Requests that arrived before the end of the run are not answered after it.
             if ended.load(Ordering::Relaxed) && trace.is_none() {
                 return;
             }
@@ -317,8 +311,7 @@ fn refused(sentence: impl std::fmt::Display) -> Value {
 fn answer(line: &[u8], commands: &Commands, trace: &mut Option<Trace>) -> Value {
     let request: WipedValue = match serde_json::from_slice(line) {
         Ok(request) => request,
-        // The error message gives only the position of the fault. It does not quote the request,
-        // which may contain a key.
+        // The message does not quote the request, which may contain a key.
         Err(error) => return refused(format!("invalid JSON at column {}", error.column())),
     };
     let result = catch_unwind(AssertUnwindSafe(|| commands.run(&request.0, trace)));
@@ -360,8 +353,8 @@ impl Commands {
         }
     }
 
-    /// Handles a trace request of a client. The client sends `start`, then `read` until the trace
-    /// is over, or `stop`.
+    /// Handles a trace request. A client sends `start`, and then `read` until the trace is over. It
+    /// can end the trace with `stop`.
     fn trace(&self, request: &Value, trace: &mut Option<Trace>) -> Result<Value, Error> {
         let none = || Error::request("no trace is active: `start` one on this connection");
         if request.get("action").and_then(Value::as_str) != Some("start") {
@@ -398,8 +391,7 @@ impl Commands {
         self.changer.take(chain, origin, Path::new(directory))
     }
 
-    /// Calls `act` with a function on the current thread, outside the packet path. Only one such
-    /// call runs at a time.
+    /// Calls `act` with a function, outside the packet path. Only one such call runs at a time.
     pub(crate) fn with<R>(&self, function: usize, act: impl FnOnce(&dyn Function, &dyn Running) -> R) -> R {
         let _guard = self.one_at_a_time.lock().unwrap_or_else(PoisonError::into_inner);
         let running = RunningFunction { function, devices: self.devices.all(), graces: &self.graces };

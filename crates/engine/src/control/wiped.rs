@@ -1,4 +1,4 @@
-//! JSON values that overwrite their strings with zeros when they are dropped.
+//! JSON values whose strings are overwritten with zeros when they are dropped.
 
 use std::fmt;
 
@@ -16,9 +16,9 @@ pub fn wipe_texts(value: &mut Value) {
     }
 }
 
-/// JSON value that overwrites its strings with zeros when it is dropped. If a text is not valid
-/// JSON, the strings before the fault are overwritten too. The JSON parser keeps an additional copy
-/// of strings with escape sequences, which is not overwritten.
+/// JSON value whose strings are overwritten with zeros when it is dropped. The strings before a
+/// syntax error are overwritten too. The JSON parser's copy of a string with escape sequences is
+/// not overwritten.
 pub(crate) struct WipedValue(pub(crate) Value);
 
 impl WipedValue {

@@ -1,9 +1,7 @@
-//! Converts a report to text in the OpenMetrics format, version 1.0. Every counter of
-//! `docs/counters.md` has a sample from the start of the run. Labels name the instance and the
-//! reason, so one query shows all drops.
+//! Converts a report to text in the OpenMetrics format, version 1.0.
 //!
 //! Every counter of `docs/counters.md` has a sample from the start of the run. Labels name the
-//! instance and the reason, so that one query shows all drops.
+//! instance and the reason, so one query shows all drops.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;

@@ -23,8 +23,8 @@ use crate::path::classify::classify_packet;
 use crate::path::core::{Core, Iteration};
 use crate::path::feed::{Feed, Input};
 
-/// Number of buffers that must be free for each packet that a function arranges, if no port is
-/// live. A frame of 1518 bytes has at most this number of fragments, with the smallest MTU of IPv4.
+/// Number of free buffers that each arranged packet requires if no port is live. With the smallest
+/// MTU of IPv4, a frame of 1518 bytes has at most this number of fragments.
 pub(crate) const FRAGMENTS_MAX: usize = 32;
 
 impl Feed {
@@ -77,9 +77,8 @@ impl Feed {
         );
     }
 
-    /// Moves waiting packets to the inputs of the functions that created them. The packets were
-    /// created during a change of the function chain. They waited until all packets of the old
-    /// chain had left.
+    /// Passes waiting packets to the functions that created them. They waited during a change of
+    /// the function chain.
     pub(crate) fn admit_created(&mut self, core: &mut Core, is_replay: bool) {
         for (function, packet, work) in std::mem::take(&mut self.created) {
             admit(core, function, &packet, is_replay);
@@ -89,8 +88,8 @@ impl Feed {
 }
 
 impl Input {
-    /// Executes one step of the function. During a change of the function chain, a packet that the
-    /// function creates waits in `created`.
+    /// Executes one step of the function. During a change of the function chain, a new packet waits
+    /// in `created`.
     fn execute(
         &mut self,
         core: &mut Core,
@@ -148,8 +147,7 @@ impl Input {
         }
     }
 
-    /// Gives a slot of the order ring to a packet that the function held or created, and lets the
-    /// packet enter the function.
+    /// Lets a held or created packet enter the function, with a slot in the order ring.
     ///
     /// Returns false and releases the packet's buffer if no slot is free, or if no further packet
     /// can arrive.
@@ -170,8 +168,8 @@ impl Input {
         let stamp = Stamp { sequence, time_ns: iteration.packets_ns };
         core.order.arrive(std::slice::from_mut(&mut packet), &[stamp], iteration.packets_ns);
         if iteration.drains {
-            // Packets that arrived earlier already wait for the new function chain. They precede
-            // this packet in arrival order, so this packet waits too.
+            // Earlier packets already wait for the new function chain. This packet must wait too,
+            // because it follows them in arrival order.
             created.push((function, packet, work));
             return true;
         }
@@ -181,8 +179,7 @@ impl Input {
     }
 }
 
-/// Classifies a packet that `function` created, and records in the order ring that the packet is
-/// inside the function.
+/// Classifies a packet that `function` created, and records that the packet is inside the function.
 fn admit(core: &mut Core, function: usize, packet: &Descriptor, is_replay: bool) {
     if !core.plan.classifier.is_trivial() {
         classify_packet(core, packet);

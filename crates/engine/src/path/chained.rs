@@ -1,6 +1,5 @@
-//! Completes batches that return from a device. A device can pass packets on to further functions
-//! before it returns them. The module [`device_chain`](crate::place::device_chain) determines these
-//! functions.
+//! Completes batches that return from a device. The device may have passed their packets on to
+//! further functions, as described in [`device_chain`](crate::place::device_chain).
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -13,21 +12,20 @@ use crate::observe::counters::{BINS, BYTES, PACKETS};
 use crate::observe::histogram::SharedHistogram;
 use crate::path::core::Core;
 
-/// Reusable memory for the completion of batches whose packets passed several functions on the
-/// device.
+/// Reusable memory for batches whose packets passed several functions on a device.
 #[derive(Default)]
 pub(super) struct ChainScratch {
     outcomes: Vec<Outcome>,
-    /// Functions that have processed packets of the current batch on the device. The first function
-    /// of the batch is not included.
+    /// Functions after the batch's first one that have processed packets of the batch on the
+    /// device.
     seen: Vec<usize>,
 }
 
 impl ChainScratch {
-    /// Completes the batch with this `index` in a submission of `device`. The batch's first
-    /// function finishes its packets on the CPU. Counts the functions that processed the packets on
-    /// the device. Consecutive packets that passed the same functions form a run. Appends each run
-    /// with its last function to `completion`.
+    /// Completes the batch with this `index` in a submission of `device`. The first function of the
+    /// batch finishes its packets on the CPU. All functions that processed the packets on the
+    /// device are counted. Appends runs of consecutive packets with the same path to `completion`,
+    /// each with its last function.
     pub(super) fn complete_bin(
         &mut self,
         core: &mut Core,
@@ -56,7 +54,8 @@ impl ChainScratch {
     }
 
     /// Counts the functions that processed `packets` on the device, and returns the last one.
-    /// `trail` contains the verdicts of all functions before the last one, one per byte.
+    /// `trail` contains the verdicts of all functions before the last one, with one verdict per
+    /// byte.
     fn follow_trail(
         &mut self,
         core: &mut Core,
@@ -69,7 +68,7 @@ impl ChainScratch {
         let Core { plan, counts, observer, .. } = core;
         let chain = plan.chains[device].as_deref();
         let mut function = usize::from(bin.instance);
-        // Functions that run one after the other on a device do not change the length of packets.
+        // Functions in a device chain do not change the length of packets.
         let bytes: u64 = packets.iter().map(|packet| u64::from(packet.length)).sum();
         for hop in 0..HOPS_MAX {
             let verdict = (trail >> (8 * hop)) as u8;
@@ -95,13 +94,12 @@ impl ChainScratch {
         function
     }
 
-    /// Lets the first function of a batch finish its packets on the CPU, with the outcomes of that
-    /// function.
+    /// Lets the first function of a batch finish its packets on the CPU.
     ///
-    /// If a packet passed further functions on the device, its entry in `outcomes` comes from the
-    /// last of these functions. The outcome of the first function is then derived from the packet's
-    /// trail, which contains the verdicts of all earlier functions. If the first function drops the
-    /// packet, the trail is cleared.
+    /// The outcomes of a packet come from the last function that processed it on the device. If
+    /// this is not the first function, the first function's outcome is derived from the packet's
+    /// trail. The trail contains the verdicts of all earlier functions. If the first function drops
+    /// the packet, its trail is cleared.
     fn complete(
         &mut self,
         host_half: &mut dyn HostHalf,
@@ -130,17 +128,17 @@ impl ChainScratch {
 /// State for the completion of the batches of one submission.
 #[derive(Default)]
 pub(super) struct Completion {
-    /// For each function, a histogram of the time that packets spend in it.
+    /// Histogram of the time that packets spend in each function.
     pub(super) latency: Vec<Arc<SharedHistogram>>,
-    /// Time since the first packet was put into the submission, in nanoseconds.
+    /// Time since the submission received its first packet, in nanoseconds.
     pub(super) elapsed_ns: u64,
-    /// Runs of packets in the batch that was completed last. Each entry contains the last function
-    /// of the run, and the position of the run in the submission.
+    /// Runs of packets in the completed batch. Each entry contains the last function of the run,
+    /// and the position of the run in the submission.
     pub(super) done: Vec<(usize, Range<usize>)>,
 }
 
 impl Completion {
-    /// Adds the elapsed time to the histogram of `function`, once for each of `packets` packets.
+    /// Records the elapsed time in the histogram of `function`, once per packet.
     pub(super) fn record(&mut self, function: usize, packets: usize) {
         self.latency[function].record(self.elapsed_ns, packets as u64);
     }

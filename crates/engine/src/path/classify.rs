@@ -1,4 +1,4 @@
-//! Classifies arrived packets. The class of a packet determines the first function that it enters.
+//! Classifies arrived packets. The class of a packet determines its first function.
 
 use godwit_chain::Classifier;
 use godwit_packet::simd::{self, Isa, Vectorized};
@@ -7,7 +7,7 @@ use godwit_packet::{Descriptor, Region};
 use crate::path::core::Core;
 use crate::path::partition::{Group, Partition};
 
-/// Classifier of arrived packets. Its fields only keep memory for reuse.
+/// Classifier of arrived packets. Its fields are buffers, which are kept for reuse.
 #[derive(Default)]
 pub(crate) struct Classify {
     classes: Vec<u8>,
@@ -17,9 +17,8 @@ pub(crate) struct Classify {
 }
 
 impl Classify {
-    /// Stores the class of packets that arrived together, and passes the packets to `send`. Each
-    /// call of `send` gets packets whose first port or function is the same. Without class rules,
-    /// the first function or port depends only on the ingress port.
+    /// Stores the classes of packets that arrived together. Each call of `send` gets packets with
+    /// the same first function or port.
     pub(crate) fn classify(
         &mut self,
         core: &mut Core,
@@ -53,7 +52,7 @@ impl Classify {
     }
 }
 
-/// Classifies several packets with code compiled for the SIMD instruction set of the machine.
+/// Classifies packets with the SIMD instructions of the machine.
 struct ClassifyAll<'a> {
     classifier: &'a Classifier,
     region: &'a Region,

@@ -1,5 +1,5 @@
-//! Collect: submits batches of packets to the devices, and completes the submissions that return.
-//! It also moves packets away from a device that failed.
+//! Submits batches of packets to the devices, and completes the submissions that return. Moves
+//! packets away from failed devices.
 
 use std::collections::VecDeque;
 use std::ops::Range;
@@ -30,8 +30,7 @@ pub(crate) struct Collect {
     placement: Placement,
     completion: Completion,
     scratch: ChainScratch,
-    /// Unprocessed packets of devices that are no longer used. The packets wait for room in the
-    /// batches for the CPU.
+    /// Packets of unused devices that wait for room in the batches for the CPU.
     stranded: VecDeque<(Bin, Descriptor, u64)>,
     /// Copy of the lost devices that other threads read.
     lost: Arc<Mutex<Vec<DeviceLoss>>>,
@@ -42,13 +41,13 @@ pub(crate) enum Polled {
     /// The device has finished no further submission.
     Nothing,
     Finished(Chunk),
-    /// The device failed to finish some submissions, and the packets in them are dropped.
+    /// The device failed to finish some submissions, and their packets are dropped.
     Failed,
 }
 
 impl Collect {
-    /// Creates the collect component from the devices of the worker. `allowed` contains the devices
-    /// on which each function may run.
+    /// Creates the component from the devices of the worker. `allowed` contains the devices on
+    /// which each function may run.
     pub(crate) fn new(devices: Vec<WorkerDevice>, allowed: Vec<Box<[usize]>>) -> Self {
         Self {
             completion: Completion {
@@ -78,19 +77,18 @@ impl Collect {
         &mut self.devices[device]
     }
 
-    /// Returns whether the worker should now submit the batches that it fills for `device`. If
-    /// `flush` is set, the worker submits batches before they are full.
+    /// Returns whether the waiting batches for `device` must now be submitted. If `flush` is set,
+    /// they are submitted before they are full.
     pub(crate) fn is_due(&self, device: usize, iteration: &Iteration, flush: bool) -> bool {
         self.devices[device].is_due(iteration.now_ns, iteration.is_idle, flush)
     }
 
-    /// Returns whether no packet waits in a batch and none is in flight.
+    /// Returns whether no packet waits for a device or is on a device.
     pub(crate) fn is_empty(&self) -> bool {
         self.devices.iter().all(WorkerDevice::is_empty)
     }
 
-    /// Replaces the inputs of all packers, which put packets into batches. The batches must be
-    /// empty.
+    /// Replaces the input streams of all packers. All batches must be empty.
     ///
     /// # Errors
     /// If a packer cannot distinguish that many inputs.
@@ -99,7 +97,7 @@ impl Collect {
     }
 
     /// Chooses the device for the next submission of `function`. Returns whether the choice
-    /// changed. It never changes for a function with only one device.
+    /// changed.
     pub(crate) fn balance(&mut self, core: &Core, function: usize) -> bool {
         let allowed = self.placement.allowed(function);
         if allowed.len() < 2 {
@@ -116,8 +114,8 @@ impl Collect {
     }
 
     /// Submits the waiting batches to `device`. Returns false if no packets wait, or if no memory
-    /// is free for the next batches. If the device rejects the batches, the worker stops using the
-    /// device, and the packets wait for the CPU.
+    /// is free for the next batches. If the device rejects the batches, the worker no longer uses
+    /// it, and the packets wait for the CPU.
     ///
     /// # Errors
     /// If the CPU rejected the batches, or the submission was invalid.
@@ -141,8 +139,8 @@ impl Collect {
         Ok(true)
     }
 
-    /// Returns the next submission that `device` has finished, and counts the processing time of
-    /// its batches. If the device failed to finish submissions, the packets in them are dropped.
+    /// Returns the next submission that `device` has finished, and counts its processing time. If
+    /// the device failed to finish submissions, their packets are dropped.
     ///
     /// # Errors
     /// If the CPU failed, or the worker has no usable buffer left.
@@ -171,8 +169,8 @@ impl Collect {
         }
     }
 
-    /// Completes the batch with this `index` in the submission that [`Collect::poll`] returned
-    /// last. Counts its packets, and lets their function finish them on the CPU. Afterwards,
+    /// Completes the batch with this `index` in the last submission that [`Collect::poll`]
+    /// returned. The function of the batch finishes its packets on the CPU. Afterwards,
     /// [`Collect::done`] returns the packets.
     pub(crate) fn complete(
         &mut self,
@@ -204,14 +202,13 @@ impl Collect {
         self.completion.done.push((function, range));
     }
 
-    /// Returns a run of packets of the batch that was completed last. The result contains the last
-    /// function that processed the run, and the position of the run in the submission. Returns
-    /// `None` if `index` is beyond the last run.
+    /// Returns a run of packets in the completed batch: its last function, and its position in the
+    /// submission. Returns `None` if `index` is beyond the last run.
     pub(crate) fn done(&self, index: usize) -> Option<(usize, Range<usize>)> {
         self.completion.done.get(index).cloned()
     }
 
-    /// Takes back a submission whose packets have been completed, so that it can be filled again.
+    /// Takes back a completed submission, which can then be filled again.
     pub(crate) fn give_back(&mut self, core: &mut Core, device: usize, chunk: Chunk) {
         let WorkerDevice { packer, lane, .. } = &mut self.devices[device];
         packer.give_back(chunk);
@@ -220,19 +217,19 @@ impl Collect {
         core.counts.set(core.plan.layout.device(device, DEVICE_MOVED_BACK), back);
     }
 
-    /// Returns whether packets of an unused device wait for room in the batches for the CPU.
+    /// Returns whether packets of unused devices wait for room in the batches for the CPU.
     pub(crate) fn has_stranded(&self) -> bool {
         !self.stranded.is_empty()
     }
 
-    /// Moves the packets of unused devices into batches for the CPU. Returns false if the batches
-    /// are full and packets remain. The packets may be moved in any order, because
+    /// Moves packets of unused devices into batches for the CPU. Returns false if the batches are
+    /// full and packets remain. The sequence does not matter, because
     /// [`Order`](crate::path::order::Order) restores the arrival order.
     #[cold]
     pub(crate) fn requeue(&mut self, core: &mut Core, now_ns: u64) -> bool {
         let WorkerDevice { id, packer, .. } = &mut self.devices[LAST_RESORT];
         while let Some((bin, packet, parameter)) = self.stranded.front() {
-            // The packer input with the number of the function accepts packets of all classes.
+            // The input stream with the function's number accepts packets of all classes.
             if packer.insert(now_ns, bin.instance, bin.variant, packet, *parameter) == Insert::Refused {
                 return false;
             }
@@ -243,12 +240,12 @@ impl Collect {
         true
     }
 
-    /// Returns the histogram of the time in each function, which grows.
+    /// Returns the histogram of the time in each function. It continues to grow.
     pub(crate) fn latency(&self) -> Vec<Arc<SharedHistogram>> {
         self.completion.latency.clone()
     }
 
-    /// Returns the list of devices that are no longer used, which grows.
+    /// Returns the list of devices that are no longer used. It continues to grow.
     pub(crate) fn lost(&self) -> Arc<Mutex<Vec<DeviceLoss>>> {
         Arc::clone(&self.lost)
     }
@@ -259,18 +256,18 @@ impl Collect {
     }
 }
 
-/// Handles failed and lost devices. The table in `place/failover.rs` lists all cases.
+/// Handling of failed and lost devices. The table in `place/failover.rs` lists all cases.
 impl Collect {
-    /// Handles a submission that `device` rejected. The worker stops using the device, and the
-    /// packets of the submission wait for the CPU.
+    /// Handles a submission that `device` rejected. The worker no longer uses the device, and the
+    /// packets wait for the CPU.
     ///
     /// # Errors
     /// If the device is the CPU, or the submission was invalid.
     #[cold]
     fn reject(&mut self, core: &mut Core, device: usize, rejected: Rejected, now_ns: u64) -> Result<(), Error> {
         let Rejected { chunk, error } = rejected;
-        // An invalid submission is a bug of the program and not a fault of the device. The CPU has
-        // no replacement, so its faults are errors too.
+        // An invalid submission is a bug of the program. A fault of the CPU is an error, because
+        // the CPU has no replacement.
         if device == LAST_RESORT || matches!(error, DeviceError::Chunk { .. }) {
             return Err(Error::Device(error));
         }
@@ -282,8 +279,7 @@ impl Collect {
         Ok(())
     }
 
-    /// Handles the failure of `device` to finish submissions, and drops the packets in these
-    /// submissions.
+    /// Handles submissions that `device` failed to finish, and drops their packets.
     ///
     /// # Errors
     /// If the device is the CPU, or the worker has no usable buffer left.
@@ -329,8 +325,8 @@ impl Collect {
         Ok(())
     }
 
-    /// Stops using `device`, and logs which functions move to another device. `dropped` is the
-    /// number of packets that were dropped because of the failure.
+    /// Stops using `device`, and logs the functions that move to another device. `dropped` is the
+    /// number of packets dropped because of the failure.
     fn give_up(&mut self, core: &Core, device: usize, reason: &str, dropped: u64) {
         let id = &self.devices[device].id;
         let given_up = self.placement.give_up(device, reason, dropped);
@@ -359,8 +355,7 @@ impl Collect {
         }
     }
 
-    /// Empties the batches for a device that is no longer used. Their packets then wait for the
-    /// CPU.
+    /// Empties the batches for an unused device. Their packets then wait for the CPU.
     fn strand_bins(&mut self, device: usize, now_ns: u64) {
         while self.placement.is_lost(device)
             && let Some(chunk) = self.devices[device].packer.take(now_ns)
@@ -375,7 +370,6 @@ impl Collect {
     }
 }
 
-/// Returns all packets of a submission, each with its batch and its kernel parameter.
 fn packets(chunk: &Chunk) -> impl Iterator<Item = (Bin, Descriptor, u64)> {
     chunk.bins.iter().flat_map(|bin| {
         let range = chunk.range(bin);
@@ -384,7 +378,7 @@ fn packets(chunk: &Chunk) -> impl Iterator<Item = (Bin, Descriptor, u64)> {
     })
 }
 
-/// Returns the reason of a device error as text, without the name of the device.
+/// Returns the text of a device error without the name of the device.
 fn reason(error: DeviceError) -> String {
     match error {
         DeviceError::Lost { reason, .. } | DeviceError::Failed { reason, .. } => reason,

@@ -1,5 +1,4 @@
-//! State that all components of a worker share. It contains the function chain, the packets in
-//! flight, and their counters.
+//! State that all components of a worker share.
 
 use std::sync::Arc;
 use std::time::Instant;
@@ -18,24 +17,23 @@ pub(crate) struct Core {
     pub(crate) order: Order,
     pub(crate) counts: Counts,
     pub(crate) observer: Observer,
-    /// Number of packets that functions hold outside the packet buffers, such as fragments that
-    /// wait for reassembly.
+    /// Number of packets that functions hold, such as fragments that wait for reassembly.
     pub(crate) held: u64,
     clock: Instant,
 }
 
-/// Facts about one iteration of the worker's loop that several components of the worker need.
+/// State of one iteration of the worker's loop, shared by the worker's components.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Iteration {
     /// Start time of the iteration on the worker's clock, in nanoseconds.
     pub(crate) now_ns: u64,
-    /// Current time as functions see it, in nanoseconds. In a replay, it is the latest timestamp of
-    /// all received packets. Otherwise it equals `now_ns`.
+    /// Current time for functions, in nanoseconds. In a replay, it is the latest timestamp of all
+    /// received packets. In a live run, it equals `now_ns`.
     pub(crate) packets_ns: u64,
     /// Whether the run is a replay.
     pub(crate) is_replay: bool,
-    /// Lower bound of the sequence numbers of all packets that arrive from now on. The value
-    /// `u64::MAX` means that no packet can arrive any more.
+    /// Lower bound of the sequence numbers of all later packets. The value `u64::MAX` means that no
+    /// packet can arrive any more.
     pub(crate) sequence_next: u64,
     /// Whether no packet arrived in this iteration.
     pub(crate) is_idle: bool,
@@ -72,8 +70,8 @@ impl Core {
         self.counts.add(reason, 1);
     }
 
-    /// Drops a packet whose buffer may still be written by a lost device. The buffer is therefore
-    /// never used again.
+    /// Drops a packet of a lost device. Its buffer is never used again, because the device may
+    /// still write to it.
     pub(crate) fn lose_packet(&mut self, packet: &Descriptor, reason: usize) {
         self.observer.dropped(&self.plan, packet, reason);
         self.order.leave(packet);

@@ -5,8 +5,8 @@ use godwit_sched::Packer;
 
 use crate::place::balance::{Load, Offer};
 
-/// A device, as one worker uses it: the batches that wait for the device, the connection to it, and
-/// its measured speed.
+/// A device of one worker, with the waiting batches, the connection to the device, and its measured
+/// speed.
 pub(crate) struct WorkerDevice {
     /// Configured name of the device.
     pub(crate) id: String,
@@ -20,28 +20,27 @@ impl WorkerDevice {
         Self { id: id.to_owned(), packer, lane, load: Load::default() }
     }
 
-    /// Returns whether the worker should now submit its packets to the device. A submission that is
-    /// full or has reached its deadline is always due. Any other submission is due if `flush` is
-    /// set, or if `is_idle` is set and the device has no work.
+    /// Returns whether the waiting packets must now be submitted to the device. A submission is due
+    /// if it is full or has reached its deadline. Any packets are due if `flush` is set, or if
+    /// `is_idle` is set and the device has no work.
     pub(crate) fn is_due(&self, now_ns: u64, is_idle: bool, flush: bool) -> bool {
         let early = flush || (is_idle && self.lane.in_flight() == 0);
         self.packer.ready(now_ns) || (early && self.packer.waiting() > 0)
     }
 
-    /// Returns whether no packet waits in a batch and none is in flight.
+    /// Returns whether no packet waits for the device or is on the device.
     pub(crate) fn is_empty(&self) -> bool {
         self.packer.waiting() == 0 && self.lane.in_flight() == 0
     }
 
-    /// Returns the properties by which the scheduler compares this device with other devices.
-    /// `device` is the index of this device.
+    /// Returns the properties with which the scheduler compares devices. `device` is the index of
+    /// this device.
     pub(crate) fn offer(&self, device: usize) -> Offer {
         Offer {
             device,
             load: self.load,
             chunk_packets: self.packer.config().chunk_packets,
-            // There is room if the current submission is not full, or if another submission is
-            // free.
+            // There is room in the current submission, or another submission is free.
             has_room: self.packer.has_free_set() || !self.packer.is_full(),
         }
     }

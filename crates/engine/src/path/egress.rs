@@ -1,4 +1,4 @@
-//! Transmits packets. The transmit queues belong either to the worker or to its sender thread.
+//! Transmits packets. The transmit queues belong to the worker or to its sender thread.
 
 use std::sync::Arc;
 use std::time::Instant;
@@ -15,8 +15,7 @@ use crate::path::sender::Sender;
 /// Name of a port, with its transmit queue. The queue is `None` if the port does not transmit.
 pub(crate) type NamedTransmit = (String, Option<Box<dyn Transmit>>);
 
-/// Packets that are back in arrival order, but are not yet transmitted or given to the sender
-/// thread.
+/// Packets in arrival order that are ready to leave.
 #[derive(Debug)]
 pub(crate) struct Departing {
     /// Packets for each egress port, in arrival order.
@@ -30,7 +29,7 @@ impl Departing {
         Self { outs: (0..ports).map(|_| Vec::new()).collect(), arrivals: Vec::new() }
     }
 
-    /// Records that `packets` of the packets in this list arrived at the time `arrival_ns`.
+    /// Records that `packets` of these packets arrived at the time `arrival_ns`.
     #[inline]
     pub(crate) fn arrived(&mut self, arrival_ns: u64, packets: u64) {
         if packets > 0 {
@@ -57,14 +56,14 @@ impl Sent {
     }
 }
 
-/// Transmit queues of a worker, with a histogram of the time between arrival and departure of
-/// packets.
+/// Transmit queues of a worker, with a histogram of the time from a packet's arrival to its
+/// departure.
 pub(crate) struct Queues {
     ports: Vec<NamedTransmit>,
     latency: Arc<SharedHistogram>,
     publisher: Publisher,
-    /// Sequence number below which all packets of this worker have left or are dropped. It is the
-    /// last number that was reported to the ports.
+    /// Sequence number that was last reported to the ports. All packets of this worker with a lower
+    /// number have left or are dropped.
     settled: u64,
     clock: Instant,
 }
@@ -81,13 +80,12 @@ impl Queues {
         std::mem::replace(self, emptied)
     }
 
-    /// Returns the histogram of the time between arrival and departure, which grows.
+    /// Returns the histogram of the time from arrival to departure. It continues to grow.
     pub(crate) fn latency(&self) -> Arc<SharedHistogram> {
         Arc::clone(&self.latency)
     }
 
-    /// Transmits all packets of `departing`. If a port refuses a packet, the packet's buffer is
-    /// released.
+    /// Transmits all packets of `departing`. Releases the buffers of refused packets.
     pub(crate) fn transmit(&mut self, mut buffers: Outgoing<'_>, departing: &mut Departing) -> Result<Sent, Error> {
         let now_ns = self.clock.elapsed().as_nanos() as u64;
         for (arrival_ns, packets) in departing.arrivals.drain(..) {
@@ -109,7 +107,7 @@ impl Queues {
         Ok(sent)
     }
 
-    /// Returns the copies of the counters of each queue that other threads read.
+    /// Returns the copies of the queue counters that other threads read.
     pub(crate) fn published(&self) -> Vec<Arc<SharedCounters>> {
         self.publisher.shared()
     }
@@ -137,8 +135,8 @@ impl Queues {
         Ok(())
     }
 
-    /// Reports to the ports that all packets of this worker with a sequence number below `sequence`
-    /// have left or are dropped.
+    /// Tells the ports that all packets of this worker below the number `sequence` have left or are
+    /// dropped.
     pub(crate) fn settle(&mut self, sequence: u64) -> Result<(), Error> {
         if sequence <= self.settled {
             return Ok(());
@@ -162,12 +160,12 @@ pub(crate) enum Egress {
 }
 
 impl Egress {
-    /// Transmits the packets of `departing`, or gives them to the sender thread. Packets stay in
-    /// `departing` if the sender thread has no room for them. Returns how many packets the ports
-    /// accepted and refused since the last call.
+    /// Transmits the packets of `departing`, or passes them to the sender thread. Packets stay in
+    /// `departing` if the sender thread has no room for them. Returns the number of packets that
+    /// the ports accepted and refused since the last call.
     ///
-    /// Every packet of this worker with a sequence number below `settled` has left, is dropped, is
-    /// in `departing`, or is with the sender thread.
+    /// All packets of this worker below the sequence number `settled` are dropped, in `departing`,
+    /// with the sender thread, or gone.
     pub(crate) fn send(&mut self, region: &mut Region, departing: &mut Departing, settled: u64) -> Result<Sent, Error> {
         match self {
             Self::Own(queues) => {
@@ -188,7 +186,7 @@ impl Egress {
     }
 
     /// Transmits the remaining packets, and publishes the final counters of the ports. No packet
-    /// may depart afterwards.
+    /// may follow.
     pub(crate) fn finish(self) -> Result<(), Error> {
         let mut queues = match self {
             Self::Own(queues) => queues,

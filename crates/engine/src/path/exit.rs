@@ -1,4 +1,4 @@
-//! Exit: restores the arrival order of processed packets, and transmits them by their ports.
+//! Restores the arrival order of processed packets, and transmits them by their ports.
 
 use std::sync::Arc;
 use std::time::Instant;
@@ -25,13 +25,11 @@ pub(crate) struct Exit {
     egress: Egress,
     latency: Arc<SharedHistogram>,
     published: Vec<Arc<SharedCounters>>,
-    /// Sequence number below which all packets have left the order ring, because they departed or
-    /// were dropped.
+    /// Sequence number below which all packets have departed or were dropped.
     settled: u64,
-    /// Number of packets that had left the order ring when `settled` was computed.
     settled_at: usize,
-    /// Whether flooded packets wait until there are buffers for their copies. They do if no port is
-    /// live, because files and generators can wait too.
+    /// Whether flooded packets wait for buffers for their copies. They do if no port is live,
+    /// because files and generators can wait too.
     waits: bool,
 }
 
@@ -54,7 +52,7 @@ impl Exit {
         }
     }
 
-    /// Starts the sender thread, which transmits the packets of this worker from now on.
+    /// Starts the sender thread, which then transmits the packets of this worker.
     ///
     /// # Errors
     /// If the thread cannot be started.
@@ -66,8 +64,7 @@ impl Exit {
         Ok(())
     }
 
-    /// Sends packets by `port`, each as soon as all earlier packets have left. Packets are dropped
-    /// if the port cannot transmit.
+    /// Sends packets by `port` in arrival order. Packets are dropped if the port cannot transmit.
     #[inline]
     pub(crate) fn send(&mut self, core: &mut Core, packets: &[Descriptor], port: u16) {
         match self.exits.get(usize::from(port)) {
@@ -83,8 +80,8 @@ impl Exit {
         }
     }
 
-    /// Sends packets by the ports that `function` chose. The outcome of each packet contains the
-    /// number of the port.
+    /// Sends packets by the ports that `function` chose. The outcome of a packet contains its port
+    /// number.
     #[inline]
     pub(crate) fn send_chosen(
         &mut self,
@@ -107,7 +104,6 @@ impl Exit {
         }
     }
 
-    /// Sends a packet by a port that does not require arrival order.
     fn send_at_once(&mut self, core: &mut Core, packet: &Descriptor, port: usize) {
         let (stamp, arrival_ns) = core.order.stamp_and_arrival(packet);
         core.order.leave(packet);
@@ -120,11 +116,11 @@ impl Exit {
         self.waits = false;
     }
 
-    /// Transmits the packets that are next in arrival order. Returns the number of packets that
-    /// were sent or refused.
+    /// Transmits the packets that are next in arrival order. Returns the number of packets sent or
+    /// refused.
     ///
-    /// `sequence_next` returns a lower bound of the sequence numbers of all packets that arrive
-    /// from now on. `has_one_source` states that all packets of the worker come from one source.
+    /// `sequence_next` returns a lower bound of the sequence numbers of all later packets.
+    /// `has_one_source` states that all packets of the worker come from one source.
     pub(crate) fn depart(
         &mut self,
         core: &mut Core,
@@ -135,15 +131,15 @@ impl Exit {
         loop {
             let (moved, waits) = self.depart_once(core, &sequence_next, has_one_source)?;
             total += moved;
-            // The buffers of sent packets are free now, so that a packet that waits may continue.
+            // Sent packets have freed their buffers, so a waiting packet may now continue.
             if !waits || moved == 0 {
                 return Ok(total);
             }
         }
     }
 
-    /// Transmits the packets that are next in arrival order. Returns the number of packets that
-    /// were sent or refused, and whether the next packet waits for buffers.
+    /// Transmits the packets that are next in arrival order. Returns the number of packets sent or
+    /// refused, and whether the next packet waits for buffers.
     fn depart_once(
         &mut self,
         core: &mut Core,
@@ -155,9 +151,8 @@ impl Exit {
         let Core { plan, region, order, counts, observer, .. } = core;
         let mut flooder = Flooder { plan, region, exits: &self.exits, counts, observer, waits };
         let waits = order.open_exit(outs, |arrival_ns, packets| arrivals.push((arrival_ns, packets)), &mut flooder);
-        // Dropped packets also advance the settled sequence number. A capture file merges the
-        // packets of all workers by this number, and would otherwise wait for a worker that drops
-        // all packets.
+        // Dropped packets also advance this number, by which a capture file merges the packets of
+        // all workers. It would otherwise wait for a worker that drops all packets.
         let passed = core.order.passed();
         if passed != self.settled_at || core.order.in_flight() == 0 {
             self.settled_at = passed;
@@ -180,12 +175,12 @@ impl Exit {
         self.departing.is_empty() && self.egress.is_idle()
     }
 
-    /// Returns the histogram of the time between arrival and departure, which grows.
+    /// Returns the histogram of the time from arrival to departure. It continues to grow.
     pub(crate) fn latency(&self) -> Arc<SharedHistogram> {
         Arc::clone(&self.latency)
     }
 
-    /// Returns the copies of the counters of each transmit queue that other threads read.
+    /// Returns the copies of the queue counters that other threads read.
     pub(crate) fn published(&self) -> Vec<Arc<SharedCounters>> {
         self.published.clone()
     }

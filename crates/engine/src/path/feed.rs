@@ -1,5 +1,4 @@
-//! Feed: collects the packets of each function and prepares them for the function's kernel. Then
-//! puts them into batches for a device.
+//! Prepares the packets of each function for its kernel, and puts them into batches for a device.
 
 use godwit_abi::Outcome;
 use godwit_function::{HostHalf, PreviousOutcome, Step, Work, WorkColumns};
@@ -11,35 +10,33 @@ use crate::path::core::{Core, Iteration};
 use crate::path::device::WorkerDevice;
 use crate::path::partition::Group;
 
-/// Minimum number of consecutive packets that are copied into a batch together. They must need the
-/// same kind of processing. Shorter runs are inserted packet by packet.
+/// Minimum number of consecutive packets that are copied into a batch together. All of them need
+/// the same kind of processing. Fewer packets are inserted one by one.
 const RUN_PACKETS_MIN: usize = 4;
 
 /// Inputs of all functions of a worker.
 pub(crate) struct Feed {
     pub(super) inputs: Vec<Input>,
-    /// Whether packets wait until there are buffers for their fragments. They do if no port is
-    /// live.
+    /// Whether packets wait for buffers for their fragments. They do if no port is live.
     pub(crate) waits: bool,
     /// Whether packets of a replay wait until their results no longer depend on packets in flight.
     pub(crate) settles: bool,
     /// Packets that a function finished on the CPU before its kernel. They go to their next stage
     /// without a bin.
     pub(crate) done: Done,
-    /// Packets that functions created during a change of the function chain. Each packet has the
-    /// number of its function and its work for the kernel.
+    /// Packets that functions created during a change of the chain. Each entry contains the number
+    /// of the function and the work for its kernel.
     pub(super) created: Vec<(usize, Descriptor, Work)>,
 }
 
-/// Packets that one function finished on the CPU before its kernel, with their outcomes.
+/// Packets that one function finished on the CPU without its kernel, with their outcomes.
 #[derive(Default)]
 pub(crate) struct Done {
     pub(crate) packets: Vec<Descriptor>,
     pub(crate) outcomes: Vec<Outcome>,
 }
 
-/// Input of a function: its part that runs on the CPU, and the packets that have not reached its
-/// kernel.
+/// Input queue of a function, with its CPU part and the packets that have not reached its kernel.
 #[derive(Default)]
 pub(super) struct Input {
     pub(super) host_half: Option<Box<dyn HostHalf>>,
@@ -52,23 +49,20 @@ pub(super) struct Input {
     times_ns: Vec<u64>,
     /// Whether the function reads the outcome that the previous function returned for each packet.
     reads_previous: bool,
-    /// Whether the function reads the stamp of each packet, which contains its sequence number and
-    /// its time at its source.
+    /// Whether the function reads the stamps of packets. A stamp contains the sequence number and
+    /// the source time.
     pub(super) reads_stamps: bool,
-    /// Sequence number and time of each pending packet. The list is valid only while
-    /// [`HostHalf::arrange`] runs.
+    /// Stamps of the pending packets. They are valid only while [`HostHalf::arrange`] runs.
     pub(super) stamps: Vec<Stamp>,
-    /// Time at which [`HostHalf::arrange`] must be called again even without packets, in
-    /// nanoseconds.
+    /// Time at which [`HostHalf::arrange`] must be called even without packets, in nanoseconds.
     pub(super) wake_ns: u64,
     pub(super) steps: Vec<Step>,
     /// Packets that have arrived at the function, but are not prepared for its kernel.
     pub(super) pending: Vec<Descriptor>,
-    /// For each pending packet, the outcome of the function that processed it before. The list is
-    /// empty if the current function does not read it.
+    /// The previous function's outcome for each pending packet. The list is empty if the function
+    /// does not read outcomes.
     pub(super) previous_outcomes: Vec<PreviousOutcome>,
-    /// Packets that are prepared for the kernel. The packets from index `taken` on are not yet in
-    /// batches.
+    /// Packets that are prepared for the kernel. The first `taken` packets are already in batches.
     pub(super) prepared: Vec<Descriptor>,
     work: WorkColumns,
     taken: usize,
@@ -98,7 +92,7 @@ impl Input {
         }
     }
 
-    /// Appends a prepared packet, with the work that the kernel has to do for it.
+    /// Appends a prepared packet, with the kernel's work for it.
     pub(super) fn put(&mut self, packet: Descriptor, work: Work) {
         self.prepared.push(packet);
         self.work.push(work);
@@ -106,15 +100,14 @@ impl Input {
 }
 
 impl Feed {
-    /// Creates the inputs of all functions. `host_halves` contains the part of each function that
-    /// runs on the CPU. `waits` states whether packets wait until there are buffers for their
-    /// fragments.
+    /// Creates the inputs of all functions. `host_halves` contains the CPU part of each function.
+    /// `waits` states whether packets wait for buffers for their fragments.
     pub(crate) fn new(host_halves: Vec<Option<Box<dyn HostHalf>>>, waits: bool) -> Self {
         let inputs = host_halves.into_iter().map(Input::new).collect();
         Self { inputs, waits, settles: true, done: Done::default(), created: Vec::new() }
     }
 
-    /// Returns the part of `function` that runs on the CPU, if it has one.
+    /// Returns the CPU part of `function`, if it has one.
     pub(crate) fn host_half(&mut self, function: usize) -> Option<&mut (dyn HostHalf + 'static)> {
         self.inputs[function].host_half.as_deref_mut()
     }
@@ -129,8 +122,8 @@ impl Feed {
         self.inputs.iter().all(|input| input.pending.is_empty() && input.taken == input.prepared.len())
     }
 
-    /// Accepts packets for `function`. If the function requires arrival order, packets wait in the
-    /// order ring until all earlier packets have passed or have taken another path.
+    /// Accepts packets for `function`. If the function requires arrival order, packets wait until
+    /// all earlier packets have passed or have taken another path.
     #[inline]
     pub(crate) fn accept(&mut self, core: &mut Core, function: usize, group: Group<'_>) {
         let Group { packets, from, .. } = group;
@@ -155,10 +148,10 @@ impl Feed {
         }
     }
 
-    /// Prepares the pending packets of `function` for its kernel. These include packets that waited
-    /// for their turn in arrival order and are next now.
+    /// Prepares the pending packets of `function` for its kernel. They include packets that waited
+    /// for their turn in arrival order.
     ///
-    /// Prepares no packets while earlier prepared packets wait for room in batches.
+    /// Does nothing while earlier prepared packets wait for room in batches.
     pub(crate) fn prepare(&mut self, core: &mut Core, function: usize, iteration: &Iteration) {
         let input = &mut self.inputs[function];
         if let Some(gate) = core.plan.stages[function].gate {
@@ -197,8 +190,8 @@ impl Feed {
     }
 
     /// Puts prepared packets of `function` into batches for `device`. Packets that need no kernel
-    /// go to [`Feed::done`] instead. The result states how many packets were taken, and whether the
-    /// submission is full.
+    /// go to [`Feed::done`]. Returns the number of packets taken, and whether the submission is
+    /// full.
     pub(crate) fn pack(&mut self, core: &mut Core, function: usize, device: &mut WorkerDevice, now_ns: u64) -> Packed {
         let Self { inputs, done, .. } = self;
         let input = &mut inputs[function];
@@ -217,13 +210,12 @@ impl Feed {
 pub(crate) struct Packed {
     /// Number of packets that were taken from the input of the function.
     pub(crate) packets: usize,
-    /// Whether the submission is full. The function may then have packets left.
+    /// Whether the submission is full. The input may then have packets left.
     pub(crate) is_full: bool,
 }
 
 impl Input {
-    /// Puts packets into batches. The function does not prepare its packets on the CPU, so all of
-    /// them need the same kind of processing.
+    /// Puts packets into batches without preparation. All of them need the same kind of processing.
     fn pack_direct(&mut self, core: &mut Core, function: usize, device: &mut WorkerDevice, now_ns: u64) -> bool {
         let variant = core.plan.stages[function].function.variant();
         while self.taken < self.prepared.len() {
@@ -239,8 +231,8 @@ impl Input {
         false
     }
 
-    /// Puts packets into batches after the function has prepared them on the CPU. Consecutive
-    /// packets for the same batch are inserted together.
+    /// Puts prepared packets into batches. Consecutive packets for the same batch are inserted
+    /// together.
     fn pack_prepared(
         &mut self,
         core: &mut Core,
@@ -282,8 +274,8 @@ fn is_full(insert: Insert) -> bool {
     matches!(insert, Insert::ChunkFull | Insert::Refused)
 }
 
-/// Returns the packer input for the first packet, and the number of consecutive packets with the
-/// same input. Usually, all packets have the same input.
+/// Returns the packer's input stream for the first packet. Also returns the number of consecutive
+/// packets for this stream, which is usually all of them.
 fn stream_run(core: &Core, function: usize, packets: &[Descriptor]) -> (u16, usize) {
     let Some(streams) = &core.plan.stages[function].streams else { return (function as u16, packets.len()) };
     let stream_of = |packet: &Descriptor| streams[usize::from(core.order.class(packet))];
@@ -346,7 +338,6 @@ mod tests {
 
     #[test]
     fn finished_packets_leave_the_input_without_a_bin() {
-        // All packets bypass IPsec, so the function finishes them on the CPU.
         let ipsec = "kind = \"ipsec\"\n[[function.policy]]\naction = \"bypass\"";
         let text = TWO_FUNCTIONS.replacen("kind = \"echo\"\n    impl = \"scalar\"", ipsec, 1);
         let text = text.replace("from = \"first\"\n    to = \"left\"", "from = \"first\"\n    to = \"right\"");

@@ -23,7 +23,7 @@ pub(crate) struct Flooder<'a> {
     pub(crate) exits: &'a [bool],
     pub(crate) counts: &'a mut Counts,
     pub(crate) observer: &'a mut Observer,
-    /// Whether packets wait until there are buffers for their copies.
+    /// Whether packets wait for buffers for their copies.
     pub(crate) waits: bool,
 }
 
@@ -34,7 +34,7 @@ impl Copies for Flooder<'_> {
     }
 
     /// Appends a copy of the packet to the departing packets of every port in its port set, except
-    /// the ingress port. Returns the number of packets that were appended.
+    /// the ingress port. Returns the number of appended packets.
     #[cold]
     fn flood(&mut self, flood: Flood, departure: Departure, outs: &mut [Vec<Departure>]) -> u64 {
         let Departure { descriptor: packet, stamp } = departure;
@@ -44,7 +44,7 @@ impl Copies for Flooder<'_> {
             outs[usize::from(port)].push(Departure { descriptor: packet, stamp });
         };
         let mut copies = 0;
-        // The last port gets the original packet, and all earlier ports get copies.
+        // The last port gets the original packet, and all other ports get copies.
         let mut last = None;
         for &port in function.flood_ports(flood.set).iter().filter(|port| **port != packet.port) {
             if self.exits.get(usize::from(port)) != Some(&true) {
@@ -79,7 +79,7 @@ impl Copies for Flooder<'_> {
 }
 
 impl Flooder<'_> {
-    /// Counts a copy that cannot be made. The copy counts as created and as dropped.
+    /// Counts a copy that cannot be made, as both created and dropped.
     fn drop_copy(&mut self, packet: &Descriptor, port: u8, reason: usize) {
         self.observer.copy_dropped(self.plan, packet, port, reason);
         self.counts.add(CREATED, 1);

@@ -1,6 +1,6 @@
-//! Guard of a worker's live ports. It drops frames to other stations, and packets from an address
-//! of the router itself. Both checks run at the intake: the headers are in the cache there, because
-//! the flow hash was just computed, and no kernel pays for them.
+//! Guard of a worker's live ports. It drops frames to other stations, and packets with a source
+//! address of the router. The headers are in the cache when packets arrive, because the flow hash
+//! was just computed.
 
 use std::collections::HashSet;
 use std::net::IpAddr;
@@ -14,7 +14,7 @@ use godwit_wire::{MacAddress, ethertype};
 use crate::observe::counters::{Counts, DROPPED, DROPPED_OWN_SOURCE, DROPPED_STATION};
 use crate::plan::stations::PortStations;
 
-/// Number of bits of the filter in front of the set of addresses, as a power of two.
+/// Binary logarithm of the number of bits in the address filter.
 const FILTER_BITS: u32 = 12;
 
 /// Checks of arriving frames.
@@ -29,8 +29,8 @@ impl Guard {
         Self { own: OwnSources::new(parts.map(Arc::clone)) }
     }
 
-    /// Drops the packets of a burst that the port must not accept. `interface` is the MAC address
-    /// of the interface.
+    /// Drops packets of a burst that the port must not accept. `interface` is the MAC address of
+    /// the interface.
     #[inline]
     pub(crate) fn check(
         &mut self,
@@ -75,12 +75,12 @@ impl Guard {
     }
 }
 
-/// IP addresses of the router itself, as copies of the addresses that its functions know.
+/// IP addresses of the router, copied from its functions.
 #[derive(Default)]
 struct OwnSources {
     parts: Vec<(Arc<OwnAddresses>, Option<u64>)>,
     addresses: HashSet<IpAddr>,
-    /// Bit set of the hashes of all addresses. It answers for nearly all packets without a search.
+    /// Bit set with the hashes of all addresses. It makes nearly all searches unnecessary.
     filter: Box<[u64]>,
 }
 
@@ -102,7 +102,7 @@ impl OwnSources {
     fn copy(&mut self) {
         self.addresses.clear();
         for (part, version) in &mut self.parts {
-            // The version is read first, so that a later change is noticed.
+            // The version is read first, because a later change must be noticed.
             *version = Some(part.version());
             self.addresses.extend(part.all());
         }
@@ -120,7 +120,7 @@ impl OwnSources {
         }
     }
 
-    /// Returns whether a frame carries a packet from an address of the router.
+    /// Returns whether the source address of a frame's packet belongs to the router.
     #[inline]
     fn has_source(&self, frame: &[u8]) -> bool {
         let Some(header) = network_header(frame) else { return false };
@@ -146,7 +146,7 @@ enum NetworkHeader<'a> {
     V6(&'a [u8]),
 }
 
-/// Returns the IP packet in a frame with at most one 802.1Q tag, as the kernels of routers read it.
+/// Returns the IP packet in a frame with at most one 802.1Q tag, as the router kernels read it.
 #[inline]
 fn network_header(frame: &[u8]) -> Option<NetworkHeader<'_>> {
     let mut at = 12;
@@ -161,7 +161,7 @@ fn network_header(frame: &[u8]) -> Option<NetworkHeader<'_>> {
     }
 }
 
-/// Returns the index of an address in the filter, by multiplicative hashing.
+/// Returns the bit number of an address in the filter, by multiplicative hashing.
 #[inline]
 fn hash(address: u32) -> usize {
     (address.wrapping_mul(0x9e37_79b1) >> (32 - FILTER_BITS)) as usize

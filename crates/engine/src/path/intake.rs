@@ -1,4 +1,4 @@
-//! Intake: receives packets from the ports, and assigns each packet a slot in the order ring.
+//! Receives packets from the ports, and assigns each packet a slot in the order ring.
 
 use std::sync::Arc;
 
@@ -13,8 +13,8 @@ use crate::path::core::Core;
 use crate::path::guard::Guard;
 use crate::path::publisher::Publisher;
 
-/// Maximum sleep of an idle worker, in milliseconds. Only arriving packets wake a sleeping worker,
-/// so the worker must poll for all other events at this interval.
+/// Maximum sleep of an idle worker, in milliseconds. Only packets wake the worker, so it polls for
+/// other events at this interval.
 const SLEEP_MS: u8 = 1;
 
 /// Name of a port, with its receive queue.
@@ -27,8 +27,8 @@ pub(crate) struct Intake {
     publisher: Publisher,
     batch: Batch,
     burst_packets: usize,
-    /// Latest timestamp of all received packets, in nanoseconds. Functions use it as their clock in
-    /// a replay. In a live run, it is `None`, and functions use the machine's clock.
+    /// Latest timestamp of all received packets, in nanoseconds. It is the clock of functions in a
+    /// replay. It is `None` in a live run, which uses the machine's clock.
     packet_clock_ns: Option<u64>,
 }
 
@@ -39,16 +39,16 @@ struct Receiver {
 }
 
 impl Receiver {
-    /// Returns whether the worker gets no more packets from the queue. After a stop, a live port
-    /// still delivers the packets in its queue.
+    /// Returns whether the queue delivers no more packets. After a stop, a live port still delivers
+    /// the packets in its queue.
     fn has_no_more(&self, stopping: bool) -> bool {
         self.ended || (stopping && !self.queue.is_live())
     }
 }
 
 impl Intake {
-    /// Creates the intake from one receive queue per source. If `has_packet_clock` is set,
-    /// functions use the timestamps of packets as their clock.
+    /// Creates the intake from one receive queue per source. If `has_packet_clock` is set, the
+    /// timestamps of packets are the clock of functions.
     pub(crate) fn new(queues: Vec<NamedReceive>, guard: Guard, burst_packets: usize, has_packet_clock: bool) -> Self {
         Self {
             guard,
@@ -66,8 +66,8 @@ impl Intake {
     }
 
     /// Receives one burst of packets from a source, and assigns each packet a slot in the order
-    /// ring. Packets that a router must not accept are dropped before ([`Guard`]). The result is
-    /// empty if the source has ended or the order ring is full.
+    /// ring. [`Guard`] drops packets that a router must not accept. The result is empty if the
+    /// source has ended or the order ring is full.
     ///
     /// # Errors
     /// If the port failed.
@@ -101,13 +101,13 @@ impl Intake {
         Ok(batch)
     }
 
-    /// Returns the current time as functions see it, in nanoseconds. It is the latest timestamp of
-    /// all packets if functions use that clock, and `now_ns` otherwise.
+    /// Returns the current time for functions, in nanoseconds. It is the latest timestamp of all
+    /// packets in a replay, and `now_ns` in a live run.
     pub(crate) fn packets_ns(&self, now_ns: u64) -> u64 {
         self.packet_clock_ns.unwrap_or(now_ns)
     }
 
-    /// Returns whether functions use the timestamps of packets as their clock.
+    /// Returns whether the timestamps of packets are the clock of functions.
     pub(crate) fn has_packet_clock(&self) -> bool {
         self.packet_clock_ns.is_some()
     }
@@ -122,13 +122,13 @@ impl Intake {
         self.receivers.iter().all(|receiver| receiver.ended)
     }
 
-    /// Returns a lower bound of the sequence numbers of all packets that arrive from now on.
+    /// Returns a lower bound of the sequence numbers of all later packets.
     pub(crate) fn sequence_next(&self) -> u64 {
         self.receivers.iter().map(|receiver| receiver.queue.sequence_next()).min().unwrap_or(u64::MAX)
     }
 
     /// Sleeps until a port has packets or [`SLEEP_MS`] has passed. If a port cannot wake the
-    /// worker, the method only yields the core to other threads.
+    /// worker, only yields the core to other threads.
     pub(crate) fn sleep(&self) {
         let open = self.receivers.iter().filter(|receiver| !receiver.ended);
         let wakes = open.map(|receiver| Some(PollFd::new(receiver.queue.wakes()?, PollFlags::POLLIN)));
@@ -139,7 +139,7 @@ impl Intake {
         }
     }
 
-    /// Returns the copies of the counters of each queue that other threads read.
+    /// Returns the copies of the queue counters that other threads read.
     pub(crate) fn published(&self) -> Vec<Arc<SharedCounters>> {
         self.publisher.shared()
     }

@@ -34,9 +34,8 @@ pub(crate) struct Devices {
 impl Devices {
     /// Opens the devices and loads all functions into each one. A function therefore has the same
     /// number on every device. The CPU is always opened, because it replaces lost devices.
-    /// `host_halves` contains the CPU parts of the functions of one worker.
     ///
-    /// `host_halves` contains the parts of the functions that run on the CPU of one worker.
+    /// `host_halves` contains the CPU parts of the functions of one worker.
     pub(crate) fn load(
         config: &Config,
         arena: &Arena,

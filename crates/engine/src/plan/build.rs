@@ -12,8 +12,8 @@ use crate::place::devices::Devices;
 use crate::plan::chain_plan::{ChainPlan, Placement, PortPlans};
 use crate::plan::stations::port_stations;
 
-/// Creates the plan with the given number. A plan describes the function chain to the workers.
-/// `config` provides everything except the chain.
+/// Creates the plan that describes the function chain to the workers. `config` provides everything
+/// except the chain.
 pub(crate) fn plan(
     config: &Config,
     chain: &Chain,
@@ -26,8 +26,7 @@ pub(crate) fn plan(
         config.functions.iter().map(|entry| (entry.name.clone(), Arc::clone(&entry.function))).collect();
     let mut kernels: Vec<u8> = functions.iter().map(|(_, function)| function.contract().bin_kernel()).collect();
     if kernels.is_empty() {
-        // A chain that only connects ports has no functions and therefore no kernels. A kernel is
-        // added, because the packer, which groups packets into batches, needs at least one.
+        // The packer needs at least one kernel, even if the chain has no functions.
         kernels.push(0);
     }
     let depends_on_class = |function: usize| {

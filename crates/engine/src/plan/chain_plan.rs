@@ -1,5 +1,5 @@
-//! The function chain in the form that workers use on the packet path. All workers share one
-//! immutable plan. A change of the chain creates a new plan (`change.rs`).
+//! The function chain as workers use it for packets. All workers share one immutable plan. A change
+//! of the chain creates a new plan (`change.rs`).
 
 use std::sync::Arc;
 
@@ -13,7 +13,7 @@ use crate::path::order::Order;
 use crate::place::device_chain::Streams;
 use crate::plan::stations::PortStations;
 
-/// The function chain in the form that workers use on the packet path. The plan is immutable.
+/// Immutable description of the function chain for workers.
 pub(crate) struct ChainPlan {
     pub(crate) classifier: Classifier,
     /// Names of the traffic classes, by class number.
@@ -22,22 +22,21 @@ pub(crate) struct ChainPlan {
     pub(crate) entries: Entries,
     /// Configured functions in the chain, by function number.
     pub(crate) stages: Vec<Stage>,
-    /// Function numbers in topological order: each function comes before all functions that may
-    /// follow it in the chain.
+    /// Function numbers in topological order. Each function precedes all functions that may follow
+    /// it in the chain.
     pub(crate) sequence: Vec<usize>,
-    /// Functions that need packets in arrival order. Packets wait before such a function until they
-    /// are in order. The index of a function in this list is the number of its waiting point.
+    /// Functions that need packets in arrival order. Each one has a gate, at which packets wait for
+    /// their turn. The index of a function in this list is the number of its gate.
     pub(crate) gates: Vec<usize>,
     /// Whether packets leave in arrival order, for each port.
     pub(crate) ordered: Vec<bool>,
-    /// Frames that each port accepts. The entry is `None` if the port accepts all frames.
     pub(crate) stations: Vec<Option<PortStations>>,
     pub(crate) layout: CounterLayout,
-    /// For each device, the part of the function chain that the device executes without the host.
-    /// If an entry is `None`, the device returns packets to the host after each function.
+    /// For each device, the part of the function chain that it executes without the host. An entry
+    /// is `None` if the device returns packets after each function.
     pub(crate) chains: Vec<Option<Arc<DeviceChain>>>,
-    /// Input streams of the packers, which group packets into batches. A batch contains packets of
-    /// one stream only.
+    /// Input streams of the packers, which put packets into batches. All packets of a batch come
+    /// from one stream.
     pub(crate) streams: Vec<Stream>,
 }
 
@@ -46,35 +45,35 @@ pub(crate) struct Stage {
     /// Configured name of the function.
     pub(crate) name: String,
     pub(crate) function: Arc<dyn Function>,
-    /// Number of the point before the function where packets wait until they are in arrival order.
+    /// Number of the gate before the function, at which packets wait for their turn in arrival
+    /// order.
     ///
-    /// The value is `None` if the function does not need arrival order, or if packets reach the
-    /// function only from ports.
+    /// It is `None` if the function does not need arrival order, or if packets come only from
+    /// ports.
     pub(crate) gate: Option<usize>,
-    /// Progress of a packet that travels to the function. The value grows with the number of points
-    /// before the function that restore the arrival order of packets.
+    /// Progress of a packet on its way to the function. It grows with the number of gates before
+    /// the function.
     pub(crate) progress: u8,
     pub(crate) counters: FunctionLayout,
-    /// Whether the next step of a packet depends on its traffic class and not only on the verdict
-    /// of the function.
+    /// Whether the class of a packet, as well as the verdict, determines the next function or port.
     pub(crate) is_routed_by_class: bool,
-    /// Devices that run the function, as indices into the worker's list of devices. There is at
-    /// least one device, and a device that has failed stays in the list.
+    /// Devices that may run the function, as indices into the worker's list of devices. The list is
+    /// not empty, and lost devices stay in it.
     pub(crate) devices: Box<[usize]>,
-    /// Index of the packer's input stream for each traffic class. If it is `None`, all classes use
-    /// the stream with the number of the function.
+    /// Number of the packer's input stream for each traffic class. It is `None` if all classes
+    /// share one stream.
     pub(crate) streams: Option<Box<[u16]>>,
 }
 
 impl Stage {
-    /// Returns the progress of a packet that no longer waits for arrival order before the function.
+    /// Returns the progress of a packet that has passed the gate of this function.
     pub(crate) fn progress_inside(&self) -> u8 {
         self.gate.map_or(self.progress, |gate| Order::after(gate + 1))
     }
 }
 
-/// First processing stage of a packet, by ingress port and traffic class. Packets are grouped by
-/// the number of their first stage.
+/// First function or port of each packet, by ingress port and traffic class. Each possible target
+/// has a number.
 #[derive(Debug)]
 pub(crate) struct Entries {
     /// Number of the first stage for each port and class.
@@ -102,7 +101,7 @@ impl Entries {
         Self { numbers, stages, classes }
     }
 
-    /// Returns the number of the first stage for each traffic class of a port.
+    /// Returns the number of the first function or port for each traffic class of a port.
     #[inline]
     pub(crate) fn of_port(&self, port: u8) -> &[u8] {
         &self.numbers[usize::from(port) * self.classes..][..self.classes]
@@ -120,8 +119,6 @@ pub(crate) struct Placement<'a> {
     /// Devices of each function, as indices into `devices`.
     pub(crate) functions: &'a [Box<[usize]>],
     pub(crate) devices: &'a [&'a str],
-    /// For each device, the part of the function chain that the device executes without the host.
-    /// If an entry is `None`, the device returns packets to the host after each function.
     pub(crate) chains: Vec<Option<Arc<DeviceChain>>>,
     pub(crate) streams: &'a Streams,
 }
@@ -135,8 +132,8 @@ pub(crate) struct PortPlans {
 }
 
 impl ChainPlan {
-    /// Creates a plan. `ranks` has one entry per function. The rank of a function is lower than the
-    /// rank of every function that may follow it in the chain.
+    /// Creates a plan. `ranks` contains the rank of each function in the chain. Functions with
+    /// lower ranks come first.
     pub(crate) fn new(
         classifier: Classifier,
         classes: &[String],
@@ -150,8 +147,7 @@ impl ChainPlan {
         let layout = CounterLayout::new(contracts, placement.devices.iter().copied());
         let mut sequence: Vec<usize> = (0..functions.len()).collect();
         sequence.sort_by_key(|&index| (ranks[index], index));
-        // The closure returns all pairs of a traffic class and a verdict of a function. Both
-        // numbers fit into `u8`.
+        // The casts cannot truncate, because both numbers fit into `u8`.
         let outcomes_of = |function: usize| {
             let verdicts = functions[function].1.contract().verdicts.len();
             (0..classes.len()).flat_map(move |class| (0..verdicts).map(move |verdict| (class as u8, verdict as u8)))

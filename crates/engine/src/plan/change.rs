@@ -26,13 +26,12 @@ use godwit_packet::Descriptor;
 use crate::plan::chain_plan::ChainPlan;
 use crate::plan::epoch::{Epochs, WorkerEpoch};
 
-/// State of plan changes, which the control thread and the workers share. A plan describes the
-/// function chain to the workers, and plans are numbered from 0.
+/// State of plan changes, shared by the control thread and the workers. A plan describes the
+/// function chain to the workers. Plans are numbered from 0.
 pub(crate) struct PlanChanges {
     epochs: Arc<Epochs>,
     latest: Mutex<(u64, Arc<ChainPlan>)>,
-    /// Longest time for which a worker held new packets during the last plan change, in
-    /// nanoseconds.
+    /// Longest time for which a worker held new packets during the last change, in nanoseconds.
     held_ns: AtomicU64,
 }
 
@@ -41,8 +40,8 @@ impl PlanChanges {
         Arc::new(Self { epochs: Epochs::new(workers), latest: Mutex::new((0, plan)), held_ns: AtomicU64::new(0) })
     }
 
-    /// Returns the part of the state that belongs to the worker with index `worker`. The returned
-    /// value must exist before the worker starts. When it is dropped, the worker counts as ended.
+    /// Returns the part of the state for one worker. It must exist before the worker starts. When
+    /// it is dropped, the worker counts as ended.
     pub(crate) fn of_worker(self: &Arc<Self>, worker: usize) -> WorkerChange {
         WorkerChange {
             epoch: self.epochs.of_worker(worker),
@@ -52,8 +51,8 @@ impl PlanChanges {
         }
     }
 
-    /// Asks all workers to take the new plan. `number` must be one more than the number of the
-    /// previous plan, and all workers must already use the previous plan.
+    /// Asks all workers to take the new plan. `number` must be the successor of the previous plan's
+    /// number. All workers must already use the previous plan.
     pub(crate) fn ask(&self, number: u64, plan: Arc<ChainPlan>) {
         let before = {
             let mut latest = self.latest.lock().unwrap_or_else(PoisonError::into_inner);
@@ -64,13 +63,13 @@ impl PlanChanges {
         debug_assert_eq!((requested, before.0 + 1), (number, number));
     }
 
-    /// Waits until all workers use plan `number` or a later plan. Returns false if `limit` expires
+    /// Waits until all workers use plan `number` or a later one. Returns false if `limit` expires
     /// first.
     pub(crate) fn wait(&self, number: u64, limit: Duration) -> bool {
         self.epochs.wait(number, limit)
     }
 
-    /// Returns the longest time for which a worker held new packets during the last plan change.
+    /// Returns the longest time for which a worker held new packets during the last change.
     pub(crate) fn held(&self) -> Duration {
         Duration::from_nanos(self.held_ns.load(Ordering::Relaxed))
     }
@@ -80,27 +79,26 @@ impl PlanChanges {
     }
 }
 
-/// State of one worker during plan changes. It contains the new packets that wait until the worker
-/// takes the new plan.
+/// State of one worker during plan changes.
 pub(crate) struct WorkerChange {
     epoch: WorkerEpoch,
     shared: Arc<PlanChanges>,
     draining: Option<Draining>,
-    /// Packets that have arrived since the change began, in arrival order. No function has
-    /// processed these packets yet.
+    /// Packets that arrived after the start of the change, in arrival order. No function has
+    /// processed them.
     held: Vec<Descriptor>,
 }
 
 /// State of a worker that waits until all packets of the old plan have left.
 #[derive(Clone, Copy)]
 struct Draining {
-    /// Total number of packets that had arrived when the plan change began. The worker takes the
-    /// new plan when the same number of packets have left.
+    /// Number of packets that had arrived at the start of the change. The worker takes the new plan
+    /// when this number of packets have left.
     until: usize,
     since_ns: u64,
 }
 
-/// New plan that the worker takes, and the packets that it held back until then.
+/// New plan for a worker, with the packets that the worker held back.
 pub(crate) struct TakenPlan {
     number: u64,
     pub(crate) plan: Arc<ChainPlan>,
@@ -122,8 +120,8 @@ impl WorkerChange {
         self.draining.is_some()
     }
 
-    /// Holds packets back while a plan change waits for earlier packets. At any other time, returns
-    /// false, and the caller must process the packets.
+    /// Holds packets back during a plan change. At any other time, returns false, and the caller
+    /// must process the packets.
     #[inline]
     pub(crate) fn hold(&mut self, packets: &[Descriptor]) -> bool {
         let drains = self.drains();
@@ -136,9 +134,9 @@ impl WorkerChange {
     /// Starts or continues a plan change. Returns the new plan when all packets of the old plan
     /// have left.
     ///
-    /// While [`WorkerChange::is_requested`] returns true, the worker calls this function once per
-    /// loop iteration, before it receives packets. `arrived` and `passed` are the numbers of
-    /// packets that have reached and left the worker since its start.
+    /// While [`WorkerChange::is_requested`] returns true, the worker calls this method before it
+    /// receives packets. `arrived` and `passed` count the packets that have reached and left the
+    /// worker since its start.
     pub(crate) fn take(&mut self, arrived: usize, passed: usize, now_ns: u64) -> Option<TakenPlan> {
         let begins = Draining { until: arrived, since_ns: now_ns };
         let Draining { until, since_ns } = *self.draining.get_or_insert(begins);
@@ -150,8 +148,8 @@ impl WorkerChange {
         Some(TakenPlan { number, plan, held: std::mem::take(&mut self.held), since_ns })
     }
 
-    /// Reports that the worker uses the new plan. The worker calls this function after it has
-    /// started to process the packets that it held back.
+    /// Reports that the worker uses the new plan, and already processes the packets that it held
+    /// back.
     pub(crate) fn answer(&mut self, taken: TakenPlan, now_ns: u64) {
         self.shared.held_ns.fetch_max(now_ns - taken.since_ns, Ordering::Relaxed);
         self.epoch.answer(taken.number);

@@ -1,7 +1,6 @@
 //! Changes the function chain of a running engine.
 //!
-//! [`Changer`] reads the new chain, checks that the running engine can use it, writes it to the
-//! devices, and asks the workers to take it.
+//! [`Changer`] checks the new chain, writes it to the devices, and asks the workers to take it.
 
 use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -19,12 +18,11 @@ use crate::plan::build::plan;
 use crate::plan::chain_plan::ChainPlan;
 use crate::plan::change::PlanChanges;
 
-/// Longest time to wait until the packets of the old chain have left. Packets normally leave much
-/// earlier, and the watchdog declares an unresponsive device lost before this limit.
+/// Longest wait for the packets of the old chain. They normally leave much earlier.
 const DRAIN_LIMIT: Duration = Duration::from_secs(60);
 
-/// Returns, for each traffic class, the function whose state determines the worker of the packets.
-/// An entry is `None` if the flow hash determines the worker.
+/// Returns the function whose state determines the worker of a packet, for each traffic class. An
+/// entry is `None` if the flow hash determines the worker.
 pub(crate) fn steering_functions(functions: &[FunctionConfig], chain: &Chain) -> Vec<Option<usize>> {
     let keyed = |class: usize| {
         let reached = |index: &usize| chain.is_reached_by(*index, class);
@@ -39,7 +37,7 @@ pub(crate) struct Changer {
     devices: Arc<Devices>,
     changes: Arc<PlanChanges>,
     traces: Arc<Traces>,
-    /// Properties of the current chain. The lock also ensures that changes run one at a time.
+    /// Properties of the current chain. The lock ensures that only one change runs at a time.
     current: Mutex<Current>,
 }
 
@@ -54,13 +52,11 @@ struct Current {
 pub(crate) struct ChangeResult {
     /// Number of changes since the start, including this one.
     change: u64,
-    /// Time in microseconds from the request until all new packets followed the new chain.
+    /// Time from the request until all new packets followed the new chain, in microseconds.
     took_us: u64,
-    /// Longest time in microseconds for which a worker held back new packets. The worker waited
-    /// until its last packet of the old chain had left.
+    /// Longest time for which a worker held back new packets, in microseconds.
     held_us: u64,
-    /// Warnings for the operator about probable mistakes, and about parts of the chain that a
-    /// device does not execute.
+    /// Warnings about probable mistakes, and about parts of the chain that a device cannot execute.
     warnings: Vec<String>,
 }
 
@@ -88,30 +84,30 @@ impl Changer {
         Self { config, devices, changes, traces, current: Mutex::new(current) }
     }
 
-    /// Replaces the chain of the engine with the chain in `text`, which contains only classes and
+    /// Replaces the chain of the engine by the chain in `text`, which contains only classes and
     /// edges.
     pub(crate) fn take(&self, text: &str, origin: &str, directory: &Path) -> Result<ChangeResult, Error> {
         self.change(|config| config.read_chain(text, origin, directory))
     }
 
-    /// Replaces the chain of the engine with the chain in the current configuration file. All other
+    /// Replaces the chain of the engine by the chain in the current configuration file. All other
     /// stanzas of the file must be unchanged.
     pub(crate) fn reload(&self) -> Result<ChangeResult, Error> {
         self.change(Config::read_again)
     }
 
-    /// Reads a chain and gives it to the engine. If the chain is refused, nothing changes.
+    /// Reads a chain and gives it to the engine. A refused chain has no effect.
     ///
-    /// If packets of the old chain do not leave within the time limit, the function returns an
-    /// error, but the change still continues.
+    /// If packets of the old chain do not leave in time, the function returns an error. The change
+    /// still continues.
     fn change(&self, read: impl FnOnce(&Config) -> Result<ChainConfig, ConfigError>) -> Result<ChangeResult, Error> {
         let mut current = self.current.lock().unwrap_or_else(PoisonError::into_inner);
         let started = Instant::now();
         let ChainConfig { classifier, chain, mut warnings } = read(&self.config).map_err(Error::request)?;
         let steering = steering_functions(&self.config.functions, &chain);
         self.check_steering(&current, &classifier, &steering)?;
-        // The new plan may reuse device memory of an earlier plan. This memory is free when all
-        // workers use the current plan.
+        // The new plan may reuse device memory of an old plan. This memory is free once all workers
+        // use the current plan.
         if !self.changes.wait(current.number, DRAIN_LIMIT) {
             return Err(Error::request("packets of the previous chain are still in flight: try again later"));
         }
@@ -135,8 +131,8 @@ impl Changer {
         Ok(result)
     }
 
-    /// Checks that the new chain sends each flow to the same worker as before, because functions
-    /// keep the state of a flow on its worker.
+    /// Checks that the new chain sends each flow to the same worker. The state of a flow stays on
+    /// its worker.
     fn check_steering(
         &self,
         current: &Current,
@@ -148,8 +144,7 @@ impl Changer {
             let first = steering.first().copied().flatten();
             steering.iter().all(|&function| function == first).then_some(first)
         };
-        // If a single function determines the worker of all packets, the traffic classes have no
-        // influence on the worker.
+        // If one function determines the worker of all packets, the traffic classes are irrelevant.
         let alike = match (one(&current.steering), one(steering)) {
             (Some(old), Some(new)) => old == new,
             _ => current.steering == steering && current.classifier == *classifier,

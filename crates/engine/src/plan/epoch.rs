@@ -23,8 +23,7 @@ use std::time::{Duration, Instant};
 
 /// Interval at which a waiting control thread polls for answers.
 const POLL_INTERVAL: Duration = Duration::from_micros(50);
-/// Request number that a worker stores as its answer when it ends. It is greater than the number of
-/// any real request.
+/// Answer of a worker that has ended. It is greater than any request number.
 const ENDED: u64 = u64::MAX;
 
 /// Requests of one kind to all workers, and their answers.
@@ -34,8 +33,8 @@ pub(crate) struct Epochs {
     answers: Box<[Answer]>,
 }
 
-/// Number of the last request that a worker has answered. Each worker has a separate cache line for
-/// its number, so that workers do not slow each other down.
+/// Number of the last request that a worker has answered. It fills a cache line, because workers
+/// that write to the same line would slow each other down.
 #[derive(Debug, Default)]
 #[repr(align(64))]
 struct Answer(AtomicU64);
@@ -47,8 +46,7 @@ impl Epochs {
         Arc::new(Self { requested: AtomicU64::new(0), answers })
     }
 
-    /// Returns the handle with which the worker with index `worker` sees and answers requests. The
-    /// handle must exist before the worker starts.
+    /// Returns the handle of one worker for requests. It must exist before the worker starts.
     pub(crate) fn of_worker(self: &Arc<Self>, worker: usize) -> WorkerEpoch {
         WorkerEpoch { shared: Arc::clone(self), worker, answered: 0 }
     }
@@ -63,7 +61,7 @@ impl Epochs {
         self.requested.load(Ordering::Acquire)
     }
 
-    /// Returns whether all workers have answered request `number` or a later request.
+    /// Returns whether all workers have answered request `number` or a later one.
     pub(crate) fn is_answered(&self, number: u64) -> bool {
         self.answers.iter().all(|Answer(answer)| answer.load(Ordering::Acquire) >= number)
     }
@@ -97,7 +95,7 @@ pub(crate) struct WorkerEpoch {
 }
 
 impl WorkerEpoch {
-    /// Returns the number of the last request if the worker has not answered it yet.
+    /// Returns the number of the last request, unless the worker has answered it.
     #[inline]
     pub(crate) fn requested(&self) -> Option<u64> {
         let number = self.shared.requested();

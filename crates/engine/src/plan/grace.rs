@@ -25,9 +25,8 @@ impl GracePeriods {
         Self(Epochs::new(workers))
     }
 
-    /// Returns the handle with which the worker with index `worker` takes part in grace periods.
-    /// The handle must exist before the worker starts. When it is dropped, the worker counts as
-    /// ended.
+    /// Returns the handle of one worker for grace periods. It must exist before the worker starts.
+    /// When it is dropped, the worker counts as ended.
     pub(crate) fn of_worker(&self, worker: usize) -> WorkerGrace {
         WorkerGrace { epoch: self.0.of_worker(worker), waiting: None }
     }
@@ -37,31 +36,31 @@ impl GracePeriods {
         self.0.ask()
     }
 
-    /// Returns whether grace period `number` has ended on all workers.
+    /// Returns whether all workers have ended grace period `number`.
     pub(crate) fn is_answered(&self, number: u64) -> bool {
         self.0.is_answered(number)
     }
 
-    /// Starts a grace period, and waits until all earlier packets have left the workers and
-    /// devices. Returns false if `limit` expires first.
+    /// Starts a grace period, and waits until all earlier packets have left. Returns false if
+    /// `limit` expires first.
     pub(crate) fn wait(&self, limit: Duration) -> bool {
         self.0.wait(self.0.ask(), limit)
     }
 }
 
-/// State of one worker: its answers to requests for grace periods, and the current grace period.
+/// State of one worker in grace periods.
 #[derive(Debug)]
 pub(crate) struct WorkerGrace {
     epoch: WorkerEpoch,
     /// Number of the current grace period, and the number of packets that had arrived at its start.
-    /// The grace period ends when the same number of packets have left the worker.
+    /// The grace period ends when this number of packets have left.
     waiting: Option<(u64, usize)>,
 }
 
 impl WorkerGrace {
-    /// Checks whether a grace period begins or ends. The worker calls this function at the end of
-    /// each loop iteration. `arrived` and `passed` are the numbers of packets that have reached and
-    /// left the worker since its start.
+    /// Checks whether a grace period begins or ends. The worker calls this method once per loop
+    /// iteration. `arrived` and `passed` count the packets that have reached and left the worker
+    /// since its start.
     #[inline]
     pub(crate) fn poll(&mut self, arrived: usize, passed: usize) {
         if let Some(requested) = self.epoch.requested() {
@@ -71,13 +70,13 @@ impl WorkerGrace {
 
     #[cold]
     fn answer(&mut self, requested: u64, arrived: usize, passed: usize) {
-        // Only one grace period runs at a time. A request that arrives during a grace period starts
-        // the next one.
+        // Only one grace period runs at a time. A request during a grace period starts the next
+        // one.
         let (number, until) = *self.waiting.get_or_insert((requested, arrived));
         if passed >= until {
             self.waiting = None;
-            // Callers remove a key and wait for a grace period before they wipe the key. Kernels
-            // may have left copies of the key on the stack, so the worker wipes its stack here.
+            // The caller wipes its removed keys after the grace period. A kernel may have left a
+            // copy of a key on this stack.
             wipe_stack();
             self.epoch.answer(number);
         }
@@ -103,8 +102,7 @@ mod tests {
             while graces.0.requested() < 2 {
                 std::thread::yield_now();
             }
-            // The first grace period ends here, because it does not wait for packets that arrived
-            // after its start.
+            // The first grace period ends here, because it does not wait for later packets.
             first.poll(12, 10);
             first.poll(13, 11);
             second.poll(0, 0);

@@ -1,5 +1,4 @@
-//! Stores the function chain in the form that workers use to process packets, and changes the chain
-//! at run time.
+//! Describes the function chain to the workers, and changes the chain at run time.
 
 pub(crate) mod build;
 pub(crate) mod chain_plan;

@@ -24,11 +24,11 @@ const SWITCH: &str = "l2";
 pub(crate) struct PortStations {
     /// Whether the port also accepts frames to other stations.
     pub(crate) is_promiscuous: bool,
-    /// MAC addresses of the router on this port, in addition to that of the interface.
+    /// Further MAC addresses of the router on this port, besides the address of the interface.
     pub(crate) own: Vec<MacAddress>,
 }
 
-/// Returns what each port accepts. The entry is `None` if the port is not live, or if its packets
+/// Returns what each port accepts. An entry is `None` if the port is not live, or if its packets
 /// reach no router.
 pub(crate) fn port_stations(config: &Config, decider: &Decider) -> Vec<Option<PortStations>> {
     let functions: Vec<&Arc<dyn Function>> = config.functions.iter().map(|entry| &entry.function).collect();
