@@ -5,7 +5,7 @@ use std::fmt;
 use crate::resolve::{self, Stages};
 use crate::{Decider, Error, Next};
 
-/// A port of the chain. The number of a port is its index in the list of ports.
+/// A port of the chain. Its number is its index in the list of ports.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Port {
     /// Name of the port.
@@ -16,8 +16,7 @@ pub struct Port {
     pub transmits: bool,
 }
 
-/// A configured function of the chain. The number of a function is its index in the list of
-/// functions.
+/// A configured function of the chain. Its number is its index in the list of functions.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Function {
     /// Name of the configured function.
@@ -37,12 +36,12 @@ pub struct Verdict {
     pub chooses_port: bool,
 }
 
-/// An edge of the function chain, as configured. It determines where some packets go when they
-/// leave a port or a function.
+/// A configured edge of the function chain. It leads packets from a port or function to the next
+/// one.
 ///
-/// If several edges match a packet, the most specific edge applies. An edge with a class and a
-/// verdict comes first. An edge with only a verdict comes next, then an edge with only a class, and
-/// last an edge with neither.
+/// If several edges match a packet, the most specific edge applies. The most specific edge has a
+/// class and a verdict. The next one has only a verdict, the next only a class, and the last has
+/// neither.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Edge {
     /// Name of the port or function that the packet leaves.
@@ -52,8 +51,7 @@ pub struct Edge {
     /// Verdict of the packets that take the edge, or `None` for all verdicts. An edge from a port
     /// must not have a verdict.
     pub verdict: Option<String>,
-    /// Target of the edge: the name of a function or port, or [`DROP`](crate::DROP), or
-    /// [`EGRESS`](crate::EGRESS).
+    /// Target of the edge: a function, a port, [`DROP`](crate::DROP) or [`EGRESS`](crate::EGRESS).
     pub to: String,
 }
 
@@ -67,14 +65,14 @@ pub enum Warning {
         /// Affected classes. The list is empty if all classes are affected.
         classes: Vec<String>,
     },
-    /// No edge applies to the packets for which a function returns a certain verdict.
+    /// Packets with a certain verdict of a function match no edge.
     VerdictWithoutEdge {
         /// Name of the function.
         function: String,
         /// Name of the verdict.
         verdict: String,
-        /// Affected classes. The list is empty if all classes whose packets can reach the function
-        /// are affected.
+        /// Affected classes. The list is empty if all classes that can reach the function are
+        /// affected.
         classes: Vec<String>,
     },
     /// No edge leads to a function.
@@ -82,7 +80,7 @@ pub enum Warning {
         /// Name of the function.
         function: String,
     },
-    /// Edges lead to a function, but no packet from a port can reach the function.
+    /// Edges lead to a function, but no packet from a port can reach it.
     Unreachable {
         /// Name of the function.
         function: String,
@@ -149,8 +147,8 @@ pub struct Chain {
 }
 
 impl Chain {
-    /// Checks `edges` and creates the chain. `classes` contains the names of the classes, starting
-    /// with class 1. Class 0 is the default class.
+    /// Checks `edges` and creates the chain. `classes` contains the names of the classes from class
+    /// 1 on. Class 0 is the default class.
     ///
     /// # Errors
     /// Returns the first invalid edge.
@@ -168,21 +166,19 @@ impl Chain {
         Ok(Self { stages, decider: resolved.decider, reachable, ranks, successors, warnings })
     }
 
-    /// Returns the route decider, which selects the next function or port of each packet on the
-    /// packet path.
+    /// Returns the route decider, which selects the next function or port of each packet.
     pub fn decider(&self) -> &Decider {
         &self.decider
     }
 
     /// Returns the rank of each function in the order of execution. Each edge leads to a function
-    /// with a higher rank. Ranks start at 1, because packets that have not visited any function
-    /// have rank 0.
+    /// with a higher rank. The lowest rank is 1, because rank 0 means that a packet has visited no
+    /// function.
     pub fn ranks(&self) -> &[u16] {
         &self.ranks
     }
 
-    /// Returns the rank of packets that have left the chain. It is higher than the rank of any
-    /// function.
+    /// Returns the rank of packets that have left the chain. It exceeds the rank of any function.
     pub fn rank_of_departure(&self) -> u16 {
         self.ranks.iter().max().map_or(1, |rank| rank + 1)
     }
@@ -207,20 +203,20 @@ impl Chain {
         &self.stages.classes
     }
 
-    /// Returns whether a packet from any port can reach function `function`.
+    /// Returns whether a packet from any port can reach `function`.
     pub fn is_reached(&self, function: usize) -> bool {
         let classes = self.classes().len();
         self.reachable[function * classes..][..classes].contains(&true)
     }
 
-    /// Returns whether a packet of `class` from any port can reach function `function`.
+    /// Returns whether a packet of `class` from any port can reach `function`.
     pub fn is_reached_by(&self, function: usize, class: usize) -> bool {
         let classes = self.classes().len();
         self.reachable[function * classes + class]
     }
 
-    /// Returns whether a packet can pass the function `from` and later the function `to`. Returns
-    /// false if both are the same function.
+    /// Returns whether a packet can pass the function `from` and later the function `to`. The
+    /// result is false if both are the same function.
     pub fn has_path(&self, from: usize, to: usize) -> bool {
         let classes = self.classes().len();
         let mut classes_at_start = (0..classes).filter(|class| self.reachable[from * classes + class]);

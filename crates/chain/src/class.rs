@@ -1,5 +1,4 @@
-//! Defines the rules that assign packets to classes by their five-tuples, and the classifier that
-//! applies the rules.
+//! Assigns packets to classes by rules for their five-tuples.
 
 mod bulk;
 
@@ -9,26 +8,25 @@ use godwit_wire::{IpAddress, Parsed, protocol};
 
 use crate::Prefix;
 
-/// Largest number of classes, not counting the default class 0.
+/// Maximum number of classes, without the default class 0.
 pub const CLASSES_MAX: usize = 254;
 
 /// A rule that assigns packets to a class. A field that is `None` matches every packet.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Rule {
-    /// Class of matching packets. Classes of rules start at 1, because class 0 is the default
-    /// class.
+    /// Class of matching packets, which is at least 1. Class 0 is the default class.
     pub class: u8,
-    /// Protocol number after the IPv4 header or after the IPv6 extension headers.
+    /// Protocol number after the IPv4 header or the IPv6 extension headers.
     pub protocol: Option<u8>,
     /// Prefix of the source address.
     pub source: Option<Prefix>,
     /// Prefix of the destination address.
     pub destination: Option<Prefix>,
-    /// Range of the source port. A rule with a range never matches fragments or packets of a
-    /// protocol without ports.
+    /// Range of the source port. A rule with a range matches neither fragments nor packets without
+    /// ports.
     pub source_ports: Option<RangeInclusive<u16>>,
-    /// Range of the destination port. A rule with a range never matches fragments or packets of a
-    /// protocol without ports.
+    /// Range of the destination port. A rule with a range matches neither fragments nor packets
+    /// without ports.
     pub destination_ports: Option<RangeInclusive<u16>>,
 }
 
@@ -84,16 +82,16 @@ struct Key<A> {
     destination: A,
     source_port: u16,
     destination_port: u16,
-    /// Protocol number. The bit [`HAS_PORTS`] is set if the packet is no fragment and its protocol
-    /// has ports.
+    /// Protocol number. The bit [`HAS_PORTS`] is set if the protocol has ports and the packet is no
+    /// fragment.
     protocol: u16,
 }
 
 const HAS_PORTS: u16 = 0x100;
 
 impl Classifier {
-    /// Compiles the rules, which are in order of precedence. A rule with an IPv4 prefix and an IPv6
-    /// prefix matches no packet.
+    /// Compiles the rules, which are in order of precedence. A rule with both an IPv4 prefix and an
+    /// IPv6 prefix matches no packet.
     pub fn new(rules: &[Rule]) -> Self {
         let narrow = |(value, mask): (u128, u128)| (value as u32, mask as u32);
         Self {
@@ -102,7 +100,7 @@ impl Classifier {
         }
     }
 
-    /// Returns whether every packet has class 0, so that packets need no classification.
+    /// Returns whether every packet has class 0. Packets then need no classification.
     #[inline]
     pub fn is_trivial(&self) -> bool {
         self.v4.is_empty() && self.v6.is_empty()
@@ -136,7 +134,6 @@ impl Classifier {
     }
 }
 
-/// Address as an integer, with 32 bits for IPv4 or 128 bits for IPv6.
 trait Address: Copy + PartialEq + Default + BitXor<Output = Self> + BitAnd<Output = Self> + BitOr<Output = Self> {}
 impl Address for u32 {}
 impl Address for u128 {}

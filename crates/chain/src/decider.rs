@@ -1,4 +1,4 @@
-//! The route decider, which selects the next function or port of each packet.
+//! Route decider, which selects the next function or port of each packet.
 
 use godwit_abi::VERDICT_DROP;
 
@@ -11,14 +11,13 @@ pub enum Next {
     Function(u16),
     /// The port with this index, which sends the packet.
     Port(u8),
-    /// The packet leaves through the port that the function chose (`Outcome::port`).
+    /// The port that the function chose for the packet (`Outcome::port`).
     Egress,
     /// The function or an edge of the chain drops the packet.
     Drop,
 }
 
-/// A [`Next`] in 16 bits, which is the next function or port of a packet. The upper two bits
-/// contain the kind, and the lower 14 bits contain the index.
+/// A [`Next`] in 16 bits. The upper two bits contain its kind, and the lower 14 bits its index.
 #[derive(Clone, Copy, PartialEq, Eq)]
 struct Code(u16);
 
@@ -95,8 +94,8 @@ impl Decider {
         self.entries[index] = Code::new(next);
     }
 
-    /// Returns the next function or port for a packet of `class` that arrived at `port`. Returns
-    /// [`Next::None`] if the port or class does not exist.
+    /// Returns the next function or port for a packet of `class` that arrived at `port`. The result
+    /// is [`Next::None`] if the port or class does not exist.
     #[inline]
     pub fn entry(&self, port: u8, class: u8) -> Next {
         let (port, class) = (usize::from(port), usize::from(class));
@@ -106,11 +105,10 @@ impl Decider {
         self.entries[port * self.classes + class].next()
     }
 
-    /// Returns the next function or port for a packet of `class` after function `function` returned
-    /// `verdict`.
+    /// Returns the next function or port for a packet of `class` with the `verdict` of `function`.
     ///
-    /// Returns [`Next::Drop`] for [`VERDICT_DROP`], and [`Next::None`] if the function, class or
-    /// verdict does not exist.
+    /// The result is [`Next::Drop`] for [`VERDICT_DROP`], and [`Next::None`] if the function, class
+    /// or verdict does not exist.
     #[inline]
     pub fn next(&self, function: u16, class: u8, verdict: u8) -> Next {
         let (function, class, index) = (usize::from(function), usize::from(class), usize::from(verdict));

@@ -1,4 +1,4 @@
-//! Draws the chain of functions as text, in packet order, and for Graphviz.
+//! Draws the chain of functions as a text tree and as a Graphviz graph.
 
 use std::fmt::Write;
 
@@ -7,15 +7,15 @@ use crate::{Chain, Next};
 
 /// Packets that leave a port or function and have the same next function or port.
 struct Group {
-    /// Text with the verdict and the classes of the packets. The text is empty if all packets have
+    /// Verdict and classes of the packets, for the reader. The text is empty if all packets have
     /// the same next function or port.
     label: String,
     next: Next,
 }
 
 impl Chain {
-    /// Returns the chain of functions as a tree in text form, with one line per edge that packets
-    /// can take. The successors of a function are drawn only once.
+    /// Returns the chain of functions as a text tree, with one line per edge that packets can take.
+    /// The successors of a function are drawn only once.
     pub fn text(&self) -> String {
         let mut text = String::new();
         let mut drawn = vec![false; self.functions().len()];
@@ -58,7 +58,7 @@ impl Chain {
     }
 
     /// Returns the chain of functions in Graphviz's DOT language. A port has one node for received
-    /// packets and one node for sent packets.
+    /// packets and one for sent packets.
     pub fn graphviz(&self) -> String {
         let mut text = String::from("digraph chain {\n    rankdir=LR;\n    node [shape=box];\n");
         let mut nodes = String::new();
@@ -114,11 +114,11 @@ impl Chain {
         }
     }
 
-    /// Groups the packets that leave a port or function. Only classes whose packets can reach the
-    /// port or function count.
+    /// Groups the packets that leave a port or function. Only classes whose packets can get there
+    /// count.
     ///
-    /// There is one group per verdict. If classes with the same verdict have different next stages,
-    /// there is one group for each verdict and next function or port.
+    /// There is one group per verdict. If the next function or port also depends on the class,
+    /// there is one group for each verdict and target.
     fn groups(&self, stage: Stage) -> Vec<Group> {
         let classes: Vec<usize> = match stage {
             Stage::Port(_) => (0..self.classes().len()).collect(),
@@ -139,7 +139,7 @@ impl Chain {
                     None => targets.push((next, vec![class])),
                 }
             }
-            // The group with class 0 is labelled as all other packets, so it comes last.
+            // The group with class 0 comes last, because its label means all other packets.
             targets.sort_by_key(|(_, members)| members.contains(&0));
             let several = targets.len() > 1;
             for (next, members) in targets {

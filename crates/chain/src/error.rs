@@ -1,9 +1,8 @@
-//! Errors in the configuration of a chain, worded for the operator.
+//! Errors in the configuration of a chain. The messages are for the operator.
 
 use crate::names;
 
-/// Reason why an edge is invalid. Every variant contains the index of the edge, which
-/// [`Error::edge`] returns.
+/// Reason why an edge is invalid. Every variant contains the index of the edge ([`Error::edge`]).
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Error {
     /// An edge contains an unknown name.
@@ -25,7 +24,7 @@ pub enum Error {
     Duplicate {
         /// Index of the later edge.
         edge: usize,
-        /// Text that describes the packets by their port or function, verdict and class.
+        /// Description of the packets: their port or function, verdict and class.
         what: String,
         /// Name of the port or function where the earlier edge ends.
         first: String,
@@ -54,8 +53,8 @@ pub enum Error {
         /// Name of the port.
         port: String,
     },
-    /// An edge leads to `egress` (the port that the function chooses), but the function chooses no
-    /// port for these packets.
+    /// An edge leads to `egress`, which is the port that a function chooses. However, the function
+    /// chooses no port for these packets.
     #[error("`{from}` chooses no port{}, so this edge cannot lead to `egress`", verdict.as_ref().map(|verdict| format!(" with verdict `{verdict}`")).unwrap_or_default())]
     NoPortChosen {
         /// Index of the edge.
@@ -70,7 +69,7 @@ pub enum Error {
     Cycle {
         /// Index of the edge that closes the cycle.
         edge: usize,
-        /// Names of the functions in the cycle. The first name is repeated at the end.
+        /// Names of the functions in the cycle. The last name equals the first.
         path: Vec<String>,
     },
 }

@@ -1,7 +1,7 @@
 //! Suggestions for unknown names in a configuration.
 
-/// Largest length of names that are compared, in bytes. Longer names are unlikely to be typing
-/// errors. The limit keeps a comparison fast, because its time grows with the square of the length.
+/// Maximum length of names that are compared, in bytes. The time of a comparison grows with the
+/// square of the length.
 const NAME_BYTES_MAX: usize = 64;
 
 /// Returns the candidate with the smallest edit distance to `name`. Returns `None` if no candidate
@@ -25,8 +25,7 @@ pub fn nearest<'a>(name: &str, candidates: impl IntoIterator<Item = &'a str>) ->
         .filter(|candidate| candidate.len() <= NAME_BYTES_MAX)
         .map(|candidate| {
             let lower = candidate.to_lowercase();
-            // A candidate is also accepted if one name is a prefix of the other, such as `headroom`
-            // for `headroom_bytes`.
+            // A prefix is also accepted, such as `headroom` for `headroom_bytes`.
             let is_prefix =
                 typed.len().min(lower.len()) >= 3 && (lower.starts_with(&typed) || typed.starts_with(&lower));
             (strsim::osa_distance(&typed, &lower), is_prefix, candidate)
@@ -38,8 +37,8 @@ pub fn nearest<'a>(name: &str, candidates: impl IntoIterator<Item = &'a str>) ->
         .map(|(.., candidate)| candidate)
 }
 
-/// Returns the error message for an unknown name. The message contains the nearest candidate or, if
-/// none is near, all candidates.
+/// Returns the error message for an unknown name. It suggests the nearest candidate, or lists all
+/// candidates if none is near.
 pub fn unknown(what: &str, name: &str, candidates: &[&str]) -> String {
     let name = name.escape_debug();
     let near = nearest(&name.to_string(), candidates.iter().copied());

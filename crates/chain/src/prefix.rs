@@ -6,8 +6,7 @@ use std::str::FromStr;
 
 use godwit_wire::IpAddress;
 
-/// An address prefix, which contains all addresses whose first `bits` bits are the same as in
-/// `address`.
+/// An address prefix. It contains all addresses whose first `bits` bits equal those of `address`.
 ///
 /// ```
 /// use godwit_chain::Prefix;
@@ -34,7 +33,7 @@ pub enum PrefixError {
     TooLong {
         /// Input text.
         text: String,
-        /// Length of an address of this family (IPv4 or IPv6), in bits.
+        /// Length of an IPv4 or IPv6 address, in bits.
         bits_max: u8,
     },
     /// The address has bits set beyond the length of the prefix.
@@ -57,8 +56,7 @@ impl Prefix {
     /// bits.
     pub(crate) fn value_and_mask(&self) -> (u128, u128) {
         let (value, width) = number(self.address);
-        // A shift by the full width returns `None`. In this case, the prefix is empty and its mask
-        // is 0.
+        // A shift by the full width returns `None`. The prefix is then empty, and its mask is 0.
         let below = u128::MAX.checked_shr(128 - (width - u32::from(self.bits))).unwrap_or(0);
         let all = u128::MAX >> (128 - width);
         (value, all & !below)
@@ -76,8 +74,7 @@ fn number(address: IpAddress) -> (u128, u32) {
 impl FromStr for Prefix {
     type Err = PrefixError;
 
-    /// Parses `address/bits`. An address without a length gives a prefix that contains only this
-    /// address.
+    /// Parses `address/bits`. Without `/bits`, the prefix contains only this address.
     fn from_str(text: &str) -> Result<Self, PrefixError> {
         let syntax = || PrefixError::Syntax(text.to_owned());
         let (address, bits) = match text.split_once('/') {

@@ -1,5 +1,5 @@
-//! Resolves the edges of a function chain: determines their precedence, finds cycles, and computes
-//! ranks and reachability of functions.
+//! Resolves the edges of a function chain. Determines their precedence, finds cycles, and computes
+//! the rank and reachability of each function.
 
 use std::collections::HashMap;
 
@@ -15,7 +15,7 @@ pub(crate) struct Stages {
     pub(crate) classes: Vec<String>,
 }
 
-/// Start of an edge, which is a port or a function with the given index.
+/// Start of an edge: the port or function with this index.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum Stage {
     Port(usize),
@@ -49,8 +49,8 @@ impl Stages {
         }
     }
 
-    /// Returns how many table entries a port or function needs for each class. A port needs one
-    /// entry, and a function needs one entry per verdict.
+    /// Returns the number of table entries of a port or function for each class. A port has one
+    /// entry, and a function has one entry per verdict.
     pub(crate) fn entries_per_class(&self, stage: Stage) -> usize {
         match stage {
             Stage::Port(_) => 1,
@@ -74,14 +74,13 @@ pub(crate) fn next(decider: &Decider, stage: Stage, class: usize, verdict: usize
     }
 }
 
-/// Result of resolving the configured edges: the decider, which selects the next function or port
-/// of each packet, and facts about the edges.
+/// Result of resolving the configured edges.
 pub(crate) struct Resolved {
     pub(crate) decider: Decider,
     /// For each edge: whether it applies to any packet.
     is_used: Vec<bool>,
-    /// For each function: its direct successors. Each successor has the index of one edge that
-    /// leads to it.
+    /// Direct successors of each function. Each successor has the index of an edge that leads to
+    /// it.
     successors: Vec<Vec<(u16, usize)>>,
 }
 
@@ -92,7 +91,7 @@ impl Resolved {
     }
 }
 
-/// An edge in which indices replace the names of ports, functions, classes and verdicts.
+/// An edge with indices instead of names.
 struct IndexedEdge {
     edge: usize,
     class: Option<usize>,
@@ -105,15 +104,15 @@ impl IndexedEdge {
         self.class.is_none_or(|own| own == class) && self.verdict.is_none_or(|own| own == verdict)
     }
 
-    /// Returns the precedence of the edge, where a larger value wins. An edge with a verdict wins
-    /// over an edge without a verdict. Otherwise, an edge with a class wins.
+    /// Returns the precedence of the edge, where a larger value wins. An edge with a verdict
+    /// precedes an edge without a verdict. Otherwise, an edge with a class wins.
     fn specificity(&self) -> (bool, bool) {
         (self.verdict.is_some(), self.class.is_some())
     }
 }
 
-/// Checks each edge. Determines where packets of each class go after each port, and after each
-/// verdict of a function.
+/// Checks each edge. Determines the target of each class after each port, and after each verdict of
+/// a function.
 pub(crate) fn resolve(stages: &Stages, edges: &[Edge]) -> Result<Resolved, Error> {
     let by_stage = index_edges(stages, edges)?;
     let verdicts_max = stages.functions.iter().map(|function| function.verdicts.len()).max().unwrap_or(0);
@@ -240,12 +239,11 @@ fn packets_of(edge: &Edge) -> String {
     what
 }
 
-/// Returns the rank of each function, which is the number of functions on the longest path to it,
-/// including itself.
+/// Returns the rank of each function: the number of functions on the longest path to it, including
+/// itself.
 ///
 /// All classes share one graph. An edge a → b for one class and an edge b → a for another class
-/// therefore form a cycle. Packets wait in front of some functions until they are in arrival order,
-/// which requires one order of all functions.
+/// therefore form a cycle. Waiting for arrival order requires one order of all functions.
 pub(crate) fn ranks(stages: &Stages, resolved: &Resolved) -> Result<Vec<u16>, Error> {
     let count = stages.functions.len();
     let mut incoming = vec![0usize; count];
@@ -287,8 +285,7 @@ fn cycle(stages: &Stages, resolved: &Resolved, done: &[bool], start: usize) -> E
     let mut walk = vec![start];
     let cycle_start = loop {
         let here = walk[walk.len() - 1];
-        // No function in `walk` has a final rank, so each function has a predecessor without a
-        // final rank.
+        // Functions in `walk` have no final rank, so each has a predecessor without a final rank.
         let from = predecessor(here).unwrap_or(here);
         match walk.iter().position(|&seen| seen == from) {
             Some(at) => break at,
@@ -297,8 +294,7 @@ fn cycle(stages: &Stages, resolved: &Resolved, done: &[bool], start: usize) -> E
     };
     let mut members: Vec<usize> = walk.split_off(cycle_start);
     members.reverse();
-    // The cycle starts with the function that is configured first, so that the message is
-    // deterministic.
+    // The first configured function comes first, because the message must be deterministic.
     let first = (0..members.len()).min_by_key(|&at| members[at]).unwrap_or(0);
     members.rotate_left(first);
 
@@ -344,13 +340,13 @@ fn reachable_from(stages: &Stages, decider: &Decider, mut todo: Vec<Stage>, clas
     found
 }
 
-/// Returns the probable mistakes in the chain. Mistakes that concern ports come first, then
-/// functions, then edges.
+/// Returns the probable mistakes in the chain. Mistakes at ports come first, then at functions,
+/// then at edges.
 pub(crate) fn warnings(stages: &Stages, edges: &[Edge], resolved: &Resolved, reachable: &[bool]) -> Vec<Warning> {
     let classes = stages.classes.len();
     let mut warnings = Vec::new();
-    // Returns the names of the classes in `candidates` whose packets match no edge. Returns `None`
-    // if every class matches an edge, and an empty list if no class matches one.
+    // This closure returns the names of the classes in `candidates` whose packets match no edge.
+    // The result is `None` if every class matches an edge, and an empty list if none does.
     let without_edge = |stage, verdict, candidates: &[usize]| {
         let none = |class: &&usize| next(&resolved.decider, stage, **class, verdict) == Next::None;
         let without: Vec<usize> = candidates.iter().filter(none).copied().collect();

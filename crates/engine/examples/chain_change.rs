@@ -69,23 +69,24 @@ duplicated {}, reordered {}, dropped {}",
     Ok(())
 }
 
-/// Changes the chain `changes` times. Returns the microseconds of each change: until the first
+/// Changes the chain `changes` times. Returns three lists of times in microseconds: until the first
 /// packet on the new chain, until the answer, and the time for which packets were held.
 ///
-/// One earlier change is not counted, because it waits for the first packets and for the device to
-/// load its kernels.
+/// One earlier change is not counted, because the first packets and the device's kernels are not
+/// ready yet.
 fn change(path: &Path, record: &Record, changes: usize) -> Result<[Vec<u64>; 3], Box<dyn Error>> {
     let mut stream = BufReader::new(UnixStream::connect(path)?);
     let mut times = [const { Vec::new() }; 3];
     for number in 1..=changes + 1 {
         let packets = &record.received[number % FIRST_FUNCTIONS.len()];
-        // The old chain is drained, so packets reach this function only by the new chain.
+        // No packets of the old chain are left, so all packets at this function follow the new
+        // chain.
         let packets_before = packets.load(Ordering::Acquire);
         let request = format!("{}\n", json!({ "command": "chain", "text": chain(number) }));
         let started = Instant::now();
         stream.get_mut().write_all(request.as_bytes())?;
         while packets.load(Ordering::Acquire) == packets_before {
-            // The sleep leaves the core to the thread of the socket. It lasts about 60 us.
+            // The sleep leaves the core to the control socket's thread. It lasts about 60 us.
             std::thread::sleep(Duration::from_micros(10));
         }
         times[0].push(started.elapsed().as_micros() as u64);

@@ -20,7 +20,8 @@ use std::time::Duration;
 use godwit_engine::config::Config;
 use godwit_engine::{Engine, Options};
 
-/// Number of /24 prefixes of the destination addresses, 10.0.0.0/12. Each has its own route or SA.
+/// Number of /24 prefixes in the destination range 10.0.0.0/12. Each prefix has a separate route or
+/// SA.
 const PREFIXES: u32 = 4096;
 
 fn main() -> Result<(), Box<dyn Error>> {
@@ -44,11 +45,11 @@ fn main() -> Result<(), Box<dyn Error>> {
     Ok(())
 }
 
-/// Returns the CPU time of this process, in seconds. Other programs do not affect it.
+/// Returns the CPU time of this process, in seconds.
 fn processor_s() -> Result<f64, Box<dyn Error>> {
     let text = std::fs::read_to_string("/proc/self/stat")?;
-    // The command name may contain spaces, so fields are counted after its closing parenthesis.
-    // Fields 14 and 15 are user and system time in ticks of 10 ms.
+    // Fields are counted after the command name, which may contain spaces. Fields 14 and 15 are
+    // user and system time in ticks of 10 ms.
     let fields: Vec<&str> = text.rsplit_once(')').map_or("", |(_, rest)| rest).split_whitespace().collect();
     let ticks = |field: usize| fields.get(field).unwrap_or(&"").parse::<u64>();
     Ok((ticks(11)? + ticks(12)?) as f64 / 100.0)

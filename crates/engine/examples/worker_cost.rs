@@ -50,11 +50,11 @@ fn main() -> Result<(), Box<dyn Error>> {
     Ok(())
 }
 
-/// Returns the CPU time of this process in user mode, in seconds. Other programs do not affect it.
+/// Returns the CPU time of this process in user mode, in seconds.
 fn processor_s() -> Result<f64, Box<dyn Error>> {
     let text = std::fs::read_to_string("/proc/self/stat")?;
-    // The command name may contain spaces, so fields are counted after its closing parenthesis.
-    // Field 14 is the user time in ticks of 10 ms.
+    // Fields are counted after the command name, which may contain spaces. Field 14 is the user
+    // time in ticks of 10 ms.
     let fields = text.rsplit_once(')').map_or("", |(_, rest)| rest);
     Ok(fields.split_whitespace().nth(11).unwrap_or_default().parse::<f64>()? / 100.0)
 }
@@ -152,8 +152,8 @@ impl Device for IdleDevice {
     }
 }
 
-/// Lane that returns a chunk after [`IN_FLIGHT`] chunks are submitted, or after [`POLLS_MAX`]
-/// polls.
+/// Connection to a device that returns a submission after [`IN_FLIGHT`] submissions or
+/// [`POLLS_MAX`] polls.
 #[derive(Default)]
 struct IdleLane {
     in_flight: VecDeque<Chunk>,
@@ -161,7 +161,7 @@ struct IdleLane {
     polls: u32,
 }
 
-/// Number of submissions that write the outcomes. It exceeds the number of chunks of a packer.
+/// Number of submissions that write outcomes. It exceeds the number of submissions of a packer.
 const TOUCHED_CHUNKS: usize = 64;
 
 /// Number of chunks in flight at which the oldest returns.
@@ -171,7 +171,7 @@ const POLLS_MAX: u32 = 1000;
 
 impl Lane for IdleLane {
     fn submit(&mut self, region: &mut Region, mut chunk: Chunk) -> Result<(), Box<Rejected>> {
-        // One pass over the descriptors, as in a lane that checks a chunk and plans its copies.
+        // Real devices also read all descriptors of a submission once.
         let (start, bytes) = region.extent();
         let (mut first, mut end, mut units) = (u32::MAX, 0, 0);
         for bin in &chunk.bins {
@@ -184,7 +184,8 @@ impl Lane for IdleLane {
         assert!(first as usize * 64 >= start && end as usize * 64 <= start + bytes);
         std::hint::black_box(units);
         if self.taken < TOUCHED_CHUNKS {
-            // Write each chunk once. Pages that were never written share one physical page.
+            // Each submission is written once, because pages that were never written share one
+            // physical page.
             chunk.outcomes.fill(Outcome::verdict(godwit_function::ipsec::VERDICT_ENCRYPTED));
         }
         self.taken += 1;

@@ -1,14 +1,14 @@
-//! Classifies many packets at once. Each rule is compared with a whole block of packets, in loops
-//! without branches that the compiler vectorizes.
+//! Classifies many packets at once. Each rule is compared with a block of packets, in branch-free
+//! loops that the compiler vectorizes.
 
 use godwit_wire::{IpAddress, protocol};
 
 use super::{Classifier, Compiled, HAS_PORTS};
 
-/// Number of packets in a block. A rule is compared with all packets of a block together.
+/// Number of packets in a block. Each rule is compared with a whole block.
 const BLOCK_PACKETS: usize = 64;
-/// Number of rules after which the comparison checks whether all packets of the block have a class.
-/// If so, the comparison ends early.
+/// Number of rules between two checks for an early end. The comparison ends if all packets have a
+/// class.
 const RULES_PER_CHECK: usize = 16;
 /// Protocol value for a packet without an IPv4 five-tuple. No IPv4 rule matches this value.
 const NOT_IPV4: u32 = 0x200;
@@ -17,13 +17,12 @@ const NOT_IPV4: u32 = 0x200;
 struct Block {
     source: [u32; BLOCK_PACKETS],
     destination: [u32; BLOCK_PACKETS],
-    /// Ports of each packet. The source port is in the upper half, and the destination port is in
-    /// the lower half.
+    /// Source port (upper half) and destination port (lower half) of each packet.
     ports: [u32; BLOCK_PACKETS],
-    /// Protocol number of each packet, or [`NOT_IPV4`]. The bit [`HAS_PORTS`] is set if the packet
-    /// is no fragment and its protocol has ports.
+    /// Protocol number of each packet, or [`NOT_IPV4`]. The bit [`HAS_PORTS`] is set if the
+    /// protocol has ports and the packet is no fragment.
     protocol: [u32; BLOCK_PACKETS],
-    /// Class of each packet, or 0 while no rule has matched the packet.
+    /// Class of each packet, or 0 while no rule has matched it.
     class: [u32; BLOCK_PACKETS],
 }
 
@@ -63,8 +62,8 @@ impl Classifier {
         }
     }
 
-    /// Reads a frame with any headers into the block. If the frame has no IPv4 five-tuple, the
-    /// function determines its class at once.
+    /// Reads a frame with any headers into the block. Without an IPv4 five-tuple, determines the
+    /// class of the frame at once.
     #[cold]
     #[inline(never)]
     fn read_other(&self, block: &mut Block, packet: usize, frame: &[u8]) {
@@ -96,8 +95,8 @@ impl Block {
     fn read_common(&mut self, packet: usize, frame: &[u8]) -> bool {
         let Some(header) = frame.first_chunk::<38>() else { return false };
         let word = |at: usize| u32::from_be_bytes([header[at], header[at + 1], header[at + 2], header[at + 3]]);
-        // The frame is common if its EtherType, IP version, fragment offset, protocol and packet
-        // length have common values.
+        // The frame is common if these fields have common values: EtherType, IP version, fragment
+        // offset, protocol and packet length.
         let is_plain_ipv4 = word(12) >> 8 == 0x08_0045;
         let is_fragment = word(20) >> 16 & 0x3fff != 0;
         let protocol = header[23];
@@ -112,7 +111,7 @@ impl Block {
         is_plain_ipv4 & !is_fragment & has_ports & is_whole
     }
 
-    /// Sets the class of each packet to the class of the first rule that matches the packet.
+    /// Sets the class of each packet to that of the first matching rule.
     #[inline(always)]
     fn compare(&mut self, rules: &[Compiled<u32>]) {
         for rules in rules.chunks(RULES_PER_CHECK) {
@@ -135,7 +134,7 @@ impl Block {
                 | ((self.destination[packet] ^ rule.destination.0) & rule.destination.1)
                 | ((self.protocol[packet] ^ value) & mask);
             let ports = self.ports[packet];
-            // The subtraction wraps for a port below the range, so the result exceeds every span.
+            // For a port below the range, the subtraction wraps, and the result exceeds every span.
             let is_outside =
                 ((ports >> 16).wrapping_sub(source_low) > source_span) | ((ports & 0xffff).wrapping_sub(low) > span);
             let is_match = (differs == 0) & !is_outside & (self.class[packet] == 0);

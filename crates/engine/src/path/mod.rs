@@ -69,18 +69,18 @@ use crate::plan::grace::WorkerGrace;
 
 /// Number of idle loop iterations before the worker yields its core to other threads.
 const IDLE_LOOPS_BEFORE_YIELD: u32 = 64;
-/// Number of idle loop iterations before the worker sleeps, if the configuration allows it. 256
-/// iterations take about as long as the operating system needs to wake a thread.
+/// Number of idle loop iterations before the worker sleeps, if the configuration allows it. They
+/// take about as long as the operating system needs to wake a thread.
 const IDLE_LOOPS_BEFORE_SLEEP: u32 = 256;
-/// Number of idle loop iterations after which packets that wait for buffers give up. They wait for
-/// packets that leave, and such packets no longer move.
+/// Number of idle loop iterations after which packets no longer wait for buffers. The packets that
+/// should free the buffers do not move.
 const IDLE_LOOPS_BEFORE_STALL: u32 = 20_000;
-/// Share of the free buffers that is kept for copies and fragments, if a function makes them.
+/// Divisor that gives the reserve for copies and fragments: one eighth of the free buffers.
 const RESERVE_SHARE: usize = 8;
-/// Maximum number of buffers that are kept for copies and fragments.
+/// Maximum number of buffers that are reserved for copies and fragments.
 const RESERVE_PACKETS_MAX: usize = 1024;
-/// Number of completed packets after which the worker transmits, even if its chunk contains more.
-/// The packets of a large chunk would otherwise leave the CPU cache before they are transmitted.
+/// Number of completed packets after which the worker transmits. Further packets of a large
+/// submission would evict them from the CPU cache.
 const DEPART_PACKETS: usize = 512;
 
 /// Components and settings from which a worker is built.
@@ -91,8 +91,7 @@ pub(crate) struct WorkerConfig {
     pub(crate) receivers: Vec<NamedReceive>,
     /// Transmit queues, one per port.
     pub(crate) transmitters: Vec<NamedTransmit>,
-    /// For each function, the part that runs on the CPU before and after the kernel. The entry is
-    /// `None` if the function has no such part.
+    /// CPU part of each function. The entry is `None` if the function has no such part.
     pub(crate) host_halves: Vec<Option<Box<dyn HostHalf>>>,
     /// Devices of the worker. The CPU has the index [`LAST_RESORT`].
     pub(crate) devices: Vec<WorkerDevice>,
@@ -100,10 +99,9 @@ pub(crate) struct WorkerConfig {
     pub(crate) in_flight_packets: usize,
     /// Whether the worker sleeps when it is idle.
     pub(crate) sleeps: bool,
-    /// Configuration of the sender thread. If it is `None`, the worker transmits by itself.
+    /// Configuration of the sender thread. If it is `None`, the worker transmits the packets.
     pub(crate) sender: Option<SenderConfig>,
-    /// Whether functions use the timestamps of packets as their clock. This is the case in a
-    /// replay.
+    /// Whether the timestamps of packets are the clock of functions, as in a replay.
     pub(crate) packet_clock: bool,
     pub(crate) grace: WorkerGrace,
     pub(crate) observer: Observer,
@@ -111,8 +109,8 @@ pub(crate) struct WorkerConfig {
     pub(crate) clock: Instant,
 }
 
-/// A worker thread of the dataplane. It consists of six components, the state that they share, and
-/// the requests of the control thread.
+/// A worker thread of the dataplane. It consists of six components, their shared state, and the
+/// requests of the control thread.
 pub(crate) struct Worker {
     core: Core,
     intake: Intake,
@@ -125,14 +123,14 @@ pub(crate) struct Worker {
     grace: WorkerGrace,
     /// Whether the worker sleeps when it is idle.
     sleeps: bool,
-    /// Configuration of the sender thread. It is `None` once the worker has started the thread.
+    /// Configuration of a sender thread that is not started yet.
     sender: Option<SenderConfig>,
 }
 
 /// Results of a worker that has ended.
 #[derive(Debug)]
 pub(crate) struct Finished {
-    /// Whether all packet sources ended. If not, the worker ended because it was told to stop.
+    /// Whether all packet sources ended. Otherwise, the worker was told to stop.
     pub(crate) ended: bool,
     /// Device that ran each function at the end.
     pub(crate) placement: Vec<usize>,
@@ -145,7 +143,8 @@ impl Worker {
         let arranges = config.host_halves.iter().flatten().any(|half| half.arranges());
         let reserve = reserve(&config.plan, &region, arranges);
         region.set_reserve(reserve);
-        // Files and generators wait until buffers are free. Frames of live ports would be lost.
+        // Files and generators can wait until buffers are free, but frames of live ports would be
+        // lost.
         let waits = config.receivers.iter().all(|(_, queue)| !queue.is_live());
         let exit_waits = waits && reserve >= config.transmitters.len();
         let feed_waits = waits && reserve >= FRAGMENTS_MAX;
@@ -177,14 +176,13 @@ impl Worker {
         }
     }
 
-    /// Runs the loop of the worker until all packet sources have ended or `stop` is set. Then
-    /// processes the packets in flight, and returns the results.
+    /// Runs the worker's loop until all packet sources have ended or `stop` is set. Then processes
+    /// the packets in flight, and returns the results.
     pub(crate) fn run(mut self, stop: &AtomicBool) -> Result<Finished, Error> {
         if let Some(config) = self.sender.take() {
             self.exit.start_sender(&self.core, config)?;
         }
         let mut idle_loops = 0;
-        // Start time of the current loop iteration. The iteration ends when the next one starts.
         let mut iteration_start_ns = self.core.now_ns();
         let mut moved = false;
         loop {
@@ -206,15 +204,15 @@ impl Worker {
                 self.pause(idle_loops, is_empty);
             }
             self.core.publish();
-            // The counters are published first, so that a thread that sees the end of a grace
-            // period also sees the final counts.
+            // The counters come first, because a thread that sees the end of a grace period must
+            // see the final counts.
             self.grace.poll(self.core.order.arrived(), self.core.order.passed());
         }
         self.finish()
     }
 
-    /// Runs one loop iteration. `idle_loops` is the number of preceding iterations that moved no
-    /// packet. Returns whether any packet moved.
+    /// Runs one loop iteration. Returns whether any packet moved. `idle_loops` is the number of
+    /// preceding iterations without a moved packet.
     fn iterate(&mut self, now_ns: u64, stopping: bool, idle_loops: u32) -> Result<bool, Error> {
         if self.change.is_requested() {
             self.change_plan(now_ns)?;
@@ -239,8 +237,8 @@ impl Worker {
         Ok(received > 0 || worked || departed > 0)
     }
 
-    /// Lets packets no longer wait for buffers, if no packet can move otherwise. Packets on a
-    /// device or with the sender still move.
+    /// Ends the wait for buffers if no packet can move otherwise. Packets on a device or with the
+    /// sender thread can still move.
     #[cold]
     fn stop_waiting(&mut self) {
         if self.collect.is_empty() && self.exit.is_idle() {
@@ -250,7 +248,7 @@ impl Worker {
         }
     }
 
-    /// Waits after a loop iteration that moved no packet. `is_empty` states that no packet is in
+    /// Pauses after a loop iteration that moved no packet. `is_empty` states that no packet is in
     /// flight.
     fn pause(&self, idle_loops: u32, is_empty: bool) {
         if idle_loops < IDLE_LOOPS_BEFORE_YIELD {
@@ -285,15 +283,14 @@ impl Worker {
         Ok(received)
     }
 
-    /// Moves packets through the functions and devices until no packet can move further. Returns
-    /// whether any packet moved.
+    /// Moves packets through functions and devices until none can move further. Returns whether any
+    /// packet moved.
     fn work(&mut self, iteration: &Iteration) -> Result<bool, Error> {
         let mut worked = false;
         let flush = iteration.is_last || iteration.drains;
         loop {
-            // In `sequence`, each function precedes the functions that follow it in the function
-            // chain. One pass therefore moves packets as far as possible. Another pass helps only
-            // after packets have returned from a device.
+            // The functions in `sequence` are in chain order, so one pass moves packets as far as
+            // possible. Another pass helps only after packets have returned from a device.
             let mut moved = false;
             for index in 0..self.core.plan.sequence.len() {
                 worked |= self.feed_function(self.core.plan.sequence[index], iteration)?;
@@ -304,8 +301,8 @@ impl Worker {
                         break;
                     }
                     moved = true;
-                    // Each submission changes the load of a device. The device for the next
-                    // submission of every function is therefore chosen again.
+                    // Each submission changes the load of a device, so the device of every function
+                    // is chosen again.
                     (0..self.core.plan.stages.len())
                         .for_each(|function| _ = self.collect.balance(&self.core, function));
                 }
@@ -331,8 +328,8 @@ impl Worker {
             if !packed.is_full {
                 return Ok(moved);
             }
-            // A synchronous device finishes the submission at once, which makes room for more
-            // packets. If the device is asynchronous, the remaining packets wait.
+            // A synchronous device finishes the submission at once, which makes room. With an
+            // asynchronous device, the remaining packets wait.
             let submitted = self.submit(device, iteration.now_ns)?;
             let elsewhere = self.collect.balance(&self.core, function);
             if !submitted && !elsewhere {
@@ -342,8 +339,7 @@ impl Worker {
         }
     }
 
-    /// Passes the packets that `function` finished on the CPU, before its kernel, to their next
-    /// function or port.
+    /// Passes packets that `function` finished without its kernel to their next function or port.
     fn route_done(&mut self, function: usize) {
         if self.feed.done.packets.is_empty() {
             return;
@@ -365,7 +361,7 @@ impl Worker {
     }
 
     /// Completes the submissions that `device` has finished or failed to finish. Returns whether
-    /// there was any such submission.
+    /// there were any.
     fn fetch(&mut self, device: usize) -> Result<bool, Error> {
         let mut moved = false;
         loop {
@@ -378,19 +374,17 @@ impl Worker {
         }
     }
 
-    /// Moves packets from devices that are no longer used to the CPU.
+    /// Moves packets from unused devices to the CPU.
     fn requeue(&mut self, now_ns: u64) -> Result<(), Error> {
         while self.collect.has_stranded() && !self.collect.requeue(&mut self.core, now_ns) {
-            // The CPU processes packets while they are submitted, so its batches are empty
-            // afterwards.
+            // The CPU finishes a submission at once, so its batches are empty afterwards.
             self.collect.submit(&mut self.core, LAST_RESORT, now_ns)?;
             self.fetch(LAST_RESORT)?;
         }
         Ok(())
     }
 
-    /// Completes a submission that a device has finished, and passes each packet to its next
-    /// function or port.
+    /// Completes a submission, and passes each packet to its next function or port.
     fn complete(&mut self, device: usize, mut chunk: Chunk) -> Result<(), Error> {
         let mut completed = 0;
         for index in 0..chunk.bins.len() {
@@ -403,8 +397,7 @@ impl Worker {
             }
             completed += usize::from(chunk.bins[index].count);
             if completed >= DEPART_PACKETS {
-                // The metadata of the completed packets is still in the CPU cache, so they are
-                // transmitted now.
+                // The packets leave now, while their metadata is still in the CPU cache.
                 completed = 0;
                 self.depart()?;
             }
@@ -413,8 +406,8 @@ impl Worker {
         Ok(())
     }
 
-    /// Transmits the packets that are next in arrival order. Returns the number of packets that
-    /// were sent or refused.
+    /// Transmits the packets that are next in arrival order. Returns the number of packets sent or
+    /// refused.
     fn depart(&mut self) -> Result<usize, Error> {
         let Self { core, intake, exit, .. } = self;
         exit.depart(core, || intake.sequence_next(), intake.sources() == 1)
@@ -443,7 +436,7 @@ impl Worker {
     }
 }
 
-/// Returns the number of buffers that a worker keeps for the copies of flooded packets and for
+/// Returns the number of buffers that a worker reserves for copies of flooded packets and for
 /// fragments. It is 0 if no function makes any.
 fn reserve(plan: &ChainPlan, region: &Region, arranges: bool) -> usize {
     if !arranges && !plan.stages.iter().any(|stage| stage.function.floods()) {
@@ -455,7 +448,7 @@ fn reserve(plan: &ChainPlan, region: &Region, arranges: bool) -> usize {
     (free / RESERVE_SHARE).clamp(least, RESERVE_PACKETS_MAX.max(least))
 }
 
-/// Passes packets to their next stage, which is a function or a port, or drops them.
+/// Passes packets to their next function or port, or drops them.
 #[inline]
 fn pass_on(core: &mut Core, feed: &mut Feed, exit: &mut Exit, group: Group<'_>) {
     let Group { next, packets, from } = group;

@@ -1,14 +1,14 @@
 //! Groups the packets of a batch by their next function or port. The next function of a packet is
 //! unpredictable, so the code does not branch on it. A mispredicted branch costs as much as all
-//! other work on a packet. The groups need not keep the arrival order, because it is restored
-//! before functions and ports that require it.
+//! other work on a packet. Groups need not be in arrival order, because it is restored later where
+//! it is required.
 
 use godwit_abi::Outcome;
 use godwit_chain::Next;
 use godwit_packet::{Descriptor, select};
 
-/// Maximum number of packets that are grouped together. The arrays have this fixed length, so that
-/// the loop over a block of packets needs no bounds checks. The value must be a power of two.
+/// Maximum number of packets that are grouped together. It must be a power of two. The fixed array
+/// length makes bounds checks unnecessary.
 const BLOCK_PACKETS: usize = 256;
 
 /// Packets with the same next function or port.
@@ -16,8 +16,8 @@ const BLOCK_PACKETS: usize = 256;
 pub(crate) struct Group<'a> {
     pub(crate) next: Next,
     pub(crate) packets: &'a [Descriptor],
-    /// Number of the function that has processed the packets, with its outcome for each packet. It
-    /// is `None` if the packets come from a port.
+    /// Function that has processed the packets, with the outcome of each packet. It is `None` if
+    /// the packets come from a port.
     pub(crate) from: Option<(usize, &'a [Outcome])>,
 }
 
@@ -43,8 +43,8 @@ impl Default for Partition {
 }
 
 impl Partition {
-    /// Calls `send` for each group of packets with equal keys. The call gets the packets and their
-    /// outcomes in arrival order.
+    /// Calls `send` for each group of packets with equal keys. The packets of a group are in
+    /// arrival order.
     ///
     /// `keys` has one entry per packet. `outcomes` has one entry per packet or is empty. If keys
     /// differ, a group has at most [`BLOCK_PACKETS`] packets. Groups are formed in the order of
@@ -113,8 +113,8 @@ mod tests {
     use super::*;
 
     proptest! {
-        /// Each packet is in exactly one group, together with the packets of the same key. Groups
-        /// are in arrival order.
+        /// Each packet is in exactly one group, and all packets of a group have the same key. The
+        /// packets of a group are in arrival order.
         #[test]
         fn each_packet_is_in_one_group_and_in_order(
             rounds in prop::collection::vec((prop::collection::vec(0u16..4, 0..600), any::<bool>()), 1..4),

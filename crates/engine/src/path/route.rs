@@ -1,5 +1,5 @@
-//! Route: passes packets that a function has completed to their next function or port. The
-//! function, its verdict and the packet's class determine where a packet goes.
+//! Passes packets that a function has completed to their next function or port. It depends on the
+//! function, on its verdict, and on the packet's class.
 
 use godwit_abi::{Outcome, VERDICT_DROP};
 use godwit_packet::{Descriptor, verdict_of_all};
@@ -7,19 +7,19 @@ use godwit_packet::{Descriptor, verdict_of_all};
 use crate::path::core::Core;
 use crate::path::partition::{Group, Partition};
 
-/// Selects the next function or port of completed packets. Its fields only keep memory for reuse.
+/// Selects the next function or port of completed packets. Its fields are buffers, which are kept
+/// for reuse.
 #[derive(Default)]
 pub(crate) struct Route {
-    /// Key of each packet. The lower byte contains the verdict of the function. The upper byte
-    /// contains the packet's class if the next function or port depends on it.
+    /// Grouping key of each packet. The lower byte is the verdict of the function. The upper byte
+    /// is the packet's class, or 0 if the class is irrelevant.
     keys: Vec<u16>,
     partition: Partition,
 }
 
 impl Route {
-    /// Counts the outcomes of `function`, and drops the packets for which the outcome is a drop.
-    /// Passes all other packets to `send`. Each call of `send` gets packets with the same next
-    /// function or port.
+    /// Counts the outcomes of `function`, and drops the packets whose outcome is a drop. Each call
+    /// of `send` gets packets with the same next function or port.
     pub(crate) fn decide(
         &mut self,
         core: &mut Core,
@@ -78,8 +78,8 @@ mod tests {
     use crate::observe::counters::DROPPED;
     use crate::path::testing::{FIRST, Surroundings, TWO_FUNCTIONS};
 
-    /// Returns a configuration whose first function has drop reasons and two verdicts. The verdicts
-    /// lead to different functions or ports.
+    /// Returns a configuration whose first function has drop reasons and two verdicts. Each verdict
+    /// leads to a different target.
     fn configuration() -> String {
         let ipv4 = "kind = \"ipv4\"\n[[function.next_hop]]\nname = \"hop\"\nport = \"right\"\ndestination_mac = \"02:00:00:00:00:01\"\nsource_mac = \"02:00:00:00:00:02\"\n\
                     [[function.route]]\nprefix = \"10.0.0.0/8\"\nnext_hop = \"hop\"\n";

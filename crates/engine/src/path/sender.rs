@@ -24,43 +24,42 @@ use crate::control::cores::pin_to;
 use crate::error::Error;
 use crate::path::egress::{Departing, Queues, Sent};
 
-/// Number of batches of a worker. The worker can be ahead of its sender thread by one loop
-/// iteration per batch.
+/// Number of batches of a worker. The worker can be ahead of its sender thread by this number of
+/// loop iterations.
 const BATCHES: usize = 16;
-/// Number of polls of an empty ring after which the sender thread yields its core.
+/// Number of polls of an empty ring buffer after which the sender thread yields its core.
 const IDLE_LOOPS_BEFORE_YIELD: u32 = 64;
 
 /// Configuration of a worker's sender thread.
 pub(crate) struct SenderConfig {
     pub(crate) worker: usize,
-    /// Cores to which the thread is pinned. If it is `None`, the thread is not pinned.
+    /// Cores to which the thread is pinned, or `None` if it is not pinned.
     pub(crate) cores: Option<Vec<usize>>,
 }
 
-/// Batch of packets that leave in one loop iteration. The worker passes it to the sender thread,
-/// which returns it.
+/// Packets that leave in one loop iteration. The sender thread transmits this batch, and returns it
+/// to the worker.
 struct EgressBatch {
     departing: Departing,
     loan: Option<Loan>,
-    /// Sequence number below which all packets of the worker have left once this batch is
-    /// transmitted.
+    /// Sequence number below which all packets have left once this batch is transmitted.
     settled: u64,
     sent: Sent,
 }
 
-/// The worker's end of the two rings that connect it with its sender thread.
+/// The worker's end of the two ring buffers between the worker and its sender thread.
 pub(crate) struct Sender {
-    /// Ring of batches to the sender thread. It is `None` once the ring has been closed.
+    /// Ring buffer of batches for the sender thread. It is `None` once it is closed.
     to_sender: Option<SyncSender<EgressBatch>>,
     from_sender: Receiver<EgressBatch>,
-    /// Handle of the sender thread. It is `None` once the thread has ended and was joined.
+    /// Handle of the sender thread. It is `None` once the thread was joined.
     thread: Option<JoinHandle<Result<Queues, Error>>>,
     free: Vec<EgressBatch>,
     settled: u64,
 }
 
 impl Sender {
-    /// Starts the sender thread, which owns the transmit `queues` from now on.
+    /// Starts the sender thread, which then owns the transmit `queues`.
     ///
     /// # Errors
     /// If the thread cannot be started.
@@ -83,7 +82,7 @@ impl Sender {
         Ok(Self { to_sender: Some(to_sender), from_sender, thread: Some(thread), free, settled: 0 })
     }
 
-    /// Gives the packets of `departing` to the sender thread, as described at
+    /// Passes the packets of `departing` to the sender thread, as described at
     /// [`Egress::send`](crate::path::egress::Egress::send).
     pub(crate) fn send(&mut self, region: &mut Region, departing: &mut Departing, settled: u64) -> Result<Sent, Error> {
         let mut sent = Sent::default();
@@ -113,8 +112,7 @@ impl Sender {
         self.settled = settled;
         match to_sender.try_send(batch) {
             Ok(()) => Ok(sent),
-            // The ring has room for all batches, so an error means that the sender thread has
-            // ended.
+            // There is room for all batches, so an error means that the sender thread has ended.
             Err(_) => Err(self.failure()),
         }
     }
@@ -124,8 +122,7 @@ impl Sender {
         self.free.len() == BATCHES
     }
 
-    /// Closes the ring to the sender thread, waits until the thread has transmitted all batches,
-    /// and returns the transmit queues.
+    /// Waits until the sender thread has transmitted all batches. Returns the transmit queues.
     pub(crate) fn finish(mut self) -> Result<Queues, Error> {
         self.to_sender = None;
         self.join()
@@ -147,7 +144,7 @@ impl Sender {
 }
 
 impl Drop for Sender {
-    /// Ends the sender thread. It must not continue after its worker has failed.
+    /// Ends the sender thread, which must not continue after its worker has failed.
     fn drop(&mut self) {
         self.to_sender = None;
         if let Some(thread) = self.thread.take() {
@@ -205,16 +202,15 @@ mod tests {
     use super::*;
     use crate::observe::histogram::{Figures as _, Histogram};
 
-    /// Event that the test port records. `Packet` is the sequence number of an accepted packet.
-    /// `Settled` is a sequence number below which all packets have left.
+    /// Event at the test port: an accepted packet with its sequence number, or a sequence number
+    /// below which all packets have left.
     #[derive(Clone, Copy, Debug, PartialEq)]
     enum Event {
         Packet(u64),
         Settled(u64),
     }
 
-    /// Fault that the test port causes. The fault occurs at the packet with the given sequence
-    /// number.
+    /// Fault that the test port causes at the packet with the given sequence number.
     #[derive(Clone, Copy)]
     enum Fault {
         None,
@@ -222,7 +218,6 @@ mod tests {
         Panic(u64),
     }
 
-    /// Test port that refuses every packet whose sequence number is a multiple of `refuses`.
     struct Port {
         refuses: u64,
         fault: Fault,
@@ -315,7 +310,8 @@ mod tests {
     proptest! {
         #![proptest_config(ProptestConfig::with_cases(24))]
         /// At any time, every packet is sent, refused or in a buffer. The port gets packets and
-        /// settled sequence numbers in order. At the end, all packets are sent or refused.
+        /// settled sequence numbers in ascending order. At the end, all packets are sent or
+        /// refused.
         #[test]
         fn packets_are_conserved_and_in_order(
             dense: bool,

@@ -20,8 +20,8 @@ use crate::place::devices::Devices;
 use crate::plan::build::plan;
 use crate::plan::chain_plan::ChainPlan;
 
-/// Configuration with two functions. The function `first` gets the packets to 10.0.0.0/9, and
-/// `second` gets all others. Both are of kind `echo`, which returns every packet to its port.
+/// Configuration with two functions of kind `echo`, which returns every packet to its port. The
+/// function `first` gets the packets to 10.0.0.0/9, and `second` gets all others.
 pub(crate) const TWO_FUNCTIONS: &str = r#"
     [engine]
     workers = 1

@@ -5,8 +5,8 @@ use godwit_packet::{Descriptor, Stamp};
 use super::Order;
 
 impl Order {
-    /// Assigns the next slots of the order ring, which stores packets in arrival order, to packets
-    /// that arrive together. The caller has checked that enough slots are free.
+    /// Assigns slots of the order ring to packets that arrive together. The ring stores packets in
+    /// arrival order. The caller has checked that enough slots are free.
     #[inline]
     pub(crate) fn arrive(&mut self, descriptors: &mut [Descriptor], stamps: &[Stamp], now_ns: u64) {
         debug_assert!(self.room() >= descriptors.len() && descriptors.len() == stamps.len());

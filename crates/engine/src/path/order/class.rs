@@ -6,7 +6,7 @@ use super::Order;
 
 impl Order {
     /// Stores the class of a packet in its ring slot. The class is needed only if the function
-    /// chain has rules for classes.
+    /// chain has class rules.
     #[inline]
     pub(crate) fn classify(&mut self, descriptor: &Descriptor, class: u8) {
         let slot = self.slot(descriptor);

@@ -1,5 +1,5 @@
-//! Exit: restores the arrival order of packets in front of the ports. Most consecutive packets
-//! leave by the same port, so whole runs of packets pass the exit together.
+//! Restores the arrival order of packets before they leave by the ports. Most consecutive packets
+//! leave by the same port, so whole runs of packets are handled together.
 
 use std::ops::Range;
 
@@ -9,22 +9,22 @@ use godwit_packet::{Descriptor, Stamp};
 use super::shared::{Destination, SharedPacket};
 use super::{FLOODED, Flood, GONE, Order, SHARED};
 
-/// Minimum number of waiting packets that are copied into the order ring as a whole range. Fewer
-/// packets are copied one by one.
+/// Minimum number of waiting packets that are copied into the order ring as a range. Fewer packets
+/// are copied one by one.
 const RANGE_COPY_PACKETS_MIN: usize = 4;
 
-/// Minimum number of consecutive packets for one port that leave as one run. A shorter run usually
-/// ends at a dropped packet, and a loop without branches handles it.
+/// Minimum number of consecutive packets for one port that leave as one run. Fewer packets usually
+/// end at a dropped packet, and are handled by a loop without branches.
 const RUN_PACKETS_MIN: usize = 32;
 
 /// Copies packets that leave by several ports.
 pub(crate) trait Copies {
-    /// Returns whether buffers are free for the copies of `packets` packets. If not, the packets
+    /// Returns whether buffers are free for the copies of `packets` packets. Otherwise, the packets
     /// wait.
     fn has_room(&mut self, packets: usize) -> bool;
 
     /// Appends the packet and its copies to `outs`, which has one list per egress port. Returns the
-    /// number of packets that were appended.
+    /// number of appended packets.
     fn flood(&mut self, flood: Flood, departure: Departure, outs: &mut [Vec<Departure>]) -> u64;
 }
 
@@ -41,10 +41,10 @@ impl Copies for () {
 }
 
 impl Order {
-    /// Lets packets leave at once if they are next in arrival order, and appends them to `out`.
-    /// Calls `arrived` with each arrival time and the number of packets that arrived then.
+    /// Lets packets leave if they are next in arrival order, and appends them to `out`. Calls
+    /// `arrived` with each arrival time and the number of packets that arrived then.
     ///
-    /// Returns false if the order cannot be determined quickly. The packets must then
+    /// Returns false if a quick check cannot show that they are next. The packets must then
     /// [wait](Self::wait_exit).
     #[inline]
     pub(crate) fn pass_exit(
@@ -69,8 +69,7 @@ impl Order {
     #[inline]
     pub(crate) fn wait_exit(&mut self, descriptors: &[Descriptor], port: u8) {
         let exit = self.exit();
-        // Packets usually come in arrival order, so whole ranges of the order ring are copied. A
-        // few packets are stored one by one, which is as fast.
+        // Packets usually come in arrival order, so whole ranges of the order ring are copied.
         if descriptors.len() >= RANGE_COPY_PACKETS_MIN
             && let Some(slots) = self.slots(descriptors)
         {
@@ -93,8 +92,8 @@ impl Order {
         }
     }
 
-    /// Stores packets that wait for their turn to leave and did not arrive one after the other.
-    /// Each packet must have a separate slot of the order ring.
+    /// Records that packets wait for their turn, if they did not arrive one after the other. Each
+    /// packet must have a separate slot of the order ring.
     fn scatter(&mut self, descriptors: &[Descriptor], port: u8) {
         let (mask, at_exit) = (self.mask, Self::waiting_at(self.exit()));
         // The slices have the length of the ring, so the loop needs no bounds checks.
@@ -123,7 +122,7 @@ impl Order {
 
     /// Appends the packets that are next in arrival order to `outs`, which has one list per egress
     /// port. Calls `arrived` with each arrival time and the number of packets that arrived then.
-    /// `flooder` appends the copies of packets that leave by several ports.
+    /// `flooder` appends the copies of flooded packets.
     ///
     /// Returns whether the next packet waits for buffers for its copies.
     #[inline]
@@ -202,9 +201,9 @@ impl Order {
         }
     }
 
-    /// Handles a run of ring slots. Each slot contains a packet for `port` or a packet that was
-    /// dropped. Appends the packets for `port` to `out`. The loop has no branch per packet, because
-    /// the positions of dropped packets are unpredictable.
+    /// Handles ring slots that each contain a packet for `port` or a dropped packet. Appends the
+    /// packets for `port` to `out`. The loop has no branch per packet, because dropped packets are
+    /// unpredictable.
     fn leave_with_gaps(
         &mut self,
         slots: Range<usize>,
@@ -237,9 +236,9 @@ impl Order {
         out.truncate(out_end);
     }
 
-    /// Returns the lowest sequence number of all packets in flight. Packets of one source arrive in
-    /// the order of their numbers, so the oldest packet has the lowest one. If `several` is set,
-    /// the packets come from several sources, and the method searches all of them.
+    /// Returns the lowest sequence number of all packets in flight. With one source, the oldest
+    /// packet has the lowest number. If `several` is set, the packets come from several sources,
+    /// and the method searches all of them.
     pub(crate) fn sequence_min(&self, several: bool) -> u64 {
         let passed = self.passed[self.exit()];
         let end = if several { self.arrived } else { self.arrived.min(passed + 1) };
@@ -267,13 +266,13 @@ fn append_consecutive(
     }
 }
 
-/// Returns the number of elements at the start of `values` that equal `value`. The loop compares
-/// eight elements at a time, because runs of hundreds of equal values are common.
+/// Returns how many elements at the start of `values` equal `value`. The loop compares eight
+/// elements at a time, because long runs of equal values are common.
 #[inline]
 fn leading<T: Copy + PartialEq>(values: &[T], value: T) -> usize {
     let (eights, _) = values.as_chunks::<8>();
-    // The compiler vectorizes a comparison element by element. It would compile a comparison of
-    // whole arrays to a call of `memcmp`.
+    // The compiler vectorizes this comparison of single elements. A comparison of whole arrays
+    // would call `memcmp`.
     let are_alike = |eight: &&[T; 8]| eight.iter().fold(true, |alike, other| alike & (*other == value));
     let whole = eights.iter().take_while(are_alike).count() * 8;
     whole + values[whole..].iter().take_while(|other| **other == value).count()

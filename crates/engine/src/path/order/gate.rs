@@ -1,11 +1,12 @@
-//! Gates. At a gate, packets wait until they can enter a function in arrival order.
+//! Gates of the order ring. At a gate, packets wait until they can enter a function in arrival
+//! order.
 
 use godwit_packet::Descriptor;
 
 use super::Order;
 
 impl Order {
-    /// Records that the packet has passed `progress / 2` gates and has not reached the next one.
+    /// Records the progress of a packet that does not wait. It has passed `progress / 2` gates.
     #[inline]
     pub(crate) fn advance(&mut self, descriptor: &Descriptor, progress: u8) {
         let slot = self.slot(descriptor);
@@ -16,8 +17,7 @@ impl Order {
         self.progress[slot] = progress;
     }
 
-    /// Records that the packet waits at `gate`, in front of a function, until it is next in arrival
-    /// order.
+    /// Records that the packet waits at `gate` for its turn in arrival order.
     #[inline]
     pub(crate) fn wait(&mut self, descriptor: &Descriptor, gate: usize) {
         let slot = self.slot(descriptor);
@@ -29,14 +29,14 @@ impl Order {
         self.progress[slot] = Self::waiting_at(gate);
     }
 
-    /// Lets packets enter the function behind `gate` at once, if they are next in arrival order.
-    /// Returns false if the order cannot be determined quickly. The packets must then
+    /// Lets packets pass `gate` and enter its function if they are next in arrival order. Returns
+    /// false if a quick check cannot show that they are next. The packets must then
     /// [wait](Self::wait).
     #[inline]
     pub(crate) fn enter(&mut self, gate: usize, descriptors: &[Descriptor]) -> bool {
         let passed = self.passed[gate].max(self.passed[self.exit()]);
         match self.slots(descriptors) {
-            // The ring holds at most 2^16 packets, so 16 bits identify each packet in the ring.
+            // The ring holds at most 2^16 packets, so 16 bits identify a packet in the ring.
             Some(slots) if passed as u16 == descriptors[0].order => {
                 self.progress[slots].fill(Self::after(gate + 1));
                 self.passed[gate] = passed + descriptors.len();
@@ -46,9 +46,8 @@ impl Order {
         }
     }
 
-    /// Appends the packets that wait in front of a function and are next in arrival order to
-    /// `next`. `gate` is the gate of the function. It must not be the last gate, which is in front
-    /// of the ports.
+    /// Lets the packets that are next in arrival order pass `gate`, and appends them to `next`.
+    /// `gate` must not be the last gate, which is in front of the ports.
     pub(crate) fn open(&mut self, gate: usize, next: &mut Vec<Descriptor>) {
         debug_assert!(gate < self.exit());
         let mut passed = self.passed[gate].max(self.passed[self.exit()]);

@@ -33,14 +33,14 @@ use self::shared::SharedPacket;
 
 /// Value of `progress` for a packet that has left or was dropped.
 const GONE: u8 = u8::MAX;
-/// Value of `progress` for a ring slot whose packets all wait for their turn to leave. It is
-/// greater than the progress of packets that wait to enter a function.
+/// Value of `progress` for a shared ring slot whose packets all wait for their turn to leave. It
+/// exceeds the progress of packets in front of a function.
 const SHARED: u8 = u8::MAX - 1;
-/// Value of `progress` for a packet that waits for its turn to leave by several ports. It is
-/// greater than the progress of packets that wait to enter a function.
+/// Value of `progress` for a packet that waits for its turn to leave by several ports. It exceeds
+/// the progress of packets in front of a function.
 const FLOODED: u8 = u8::MAX - 2;
 
-/// Destination of a packet that leaves by several ports. A function defines the set of ports.
+/// Destination of a packet that leaves by several ports.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Flood {
     /// Number of the function that sends the packet to several ports.
@@ -49,16 +49,16 @@ pub(crate) struct Flood {
     pub(crate) set: u32,
 }
 
-/// Order ring: the packets in flight of one worker in arrival order. A packet occupies the ring
-/// slot `descriptor.order` from its arrival on. The slot becomes free when this packet and all
-/// earlier packets have left or were dropped.
+/// The packets in flight of one worker, in arrival order. A packet occupies the ring slot
+/// `descriptor.order`. The slot becomes free when this packet and all earlier packets have left or
+/// were dropped.
 #[derive(Debug)]
 pub(crate) struct Order {
     mask: usize,
     /// Number of slots assigned since the start.
     arrived: usize,
-    /// For each gate, the number of ring slots whose packets have passed the gate since the start.
-    /// The last gate is in front of the ports.
+    /// Number of ring slots that have passed each gate since the start. The last gate is in front
+    /// of the ports.
     passed: Vec<usize>,
     progress: Vec<u8>,
     descriptors: Vec<Descriptor>,
@@ -69,7 +69,7 @@ pub(crate) struct Order {
     /// Port set of each packet that leaves by several ports, by ring slot. The list is empty until
     /// the first such packet.
     floods: Vec<Flood>,
-    /// Packets of each ring slot that several packets share. The map is almost always empty.
+    /// Packets of each ring slot that several packets share.
     shared: HashMap<usize, Vec<SharedPacket>>,
 }
 
@@ -96,8 +96,7 @@ impl Order {
         }
     }
 
-    /// Returns the progress of a packet that has passed `gates` gates and has not reached the next
-    /// one. At a gate, packets wait for arrival order.
+    /// Returns the progress of a packet that has passed `gates` gates and waits at none.
     pub(crate) fn after(gates: usize) -> u8 {
         2 * gates as u8
     }
@@ -111,7 +110,7 @@ impl Order {
         self.passed.len() - 1
     }
 
-    /// Returns the number of slots of the ring, which is the maximum number of packets in flight.
+    /// Returns the number of ring slots, which limits the packets in flight.
     pub(crate) fn capacity(&self) -> usize {
         self.mask + 1
     }
@@ -121,12 +120,12 @@ impl Order {
         self.capacity() - self.in_flight()
     }
 
-    /// Returns the number of ring slots that were assigned to packets since the start.
+    /// Returns the number of ring slots that were assigned since the start.
     pub(crate) fn arrived(&self) -> usize {
         self.arrived
     }
 
-    /// Returns the number of ring slots that packets have left since the start.
+    /// Returns the number of ring slots that have become free since the start.
     pub(crate) fn passed(&self) -> usize {
         self.passed[self.exit()]
     }
@@ -137,7 +136,7 @@ impl Order {
     }
 
     /// Returns the ring slots of up to `count` consecutive packets, limited by the end of the ring.
-    /// `first` is the position of the first packet among all packets since the start.
+    /// `first` counts all packets that arrived before them.
     #[inline]
     fn contiguous(&self, first: usize, count: usize) -> Range<usize> {
         let slot = first & self.mask;
@@ -149,9 +148,8 @@ impl Order {
         usize::from(descriptor.order) & self.mask
     }
 
-    /// Returns the ring slots of packets that arrived one after the other. Returns `None` in all
-    /// other cases: for an empty list, for slots that wrap around the end of the ring, and if
-    /// several packets share any slot.
+    /// Returns the ring slots of packets that arrived one after the other. Returns `None` for an
+    /// empty list, for slots that wrap around the end of the ring, and if packets share any slot.
     #[inline]
     fn slots(&self, descriptors: &[Descriptor]) -> Option<Range<usize>> {
         let [first, ..] = descriptors else { return None };
@@ -163,8 +161,8 @@ impl Order {
         (slots.end <= self.mask + 1 && may_be_in_order && are_in_order(descriptors)).then_some(slots)
     }
 
-    /// Removes a packet from the ring. Either the packet is dropped, or its port does not require
-    /// arrival order.
+    /// Removes a packet from the ring. The packet is dropped, or its port does not require arrival
+    /// order.
     #[inline]
     pub(crate) fn leave(&mut self, descriptor: &Descriptor) {
         let slot = self.slot(descriptor);
@@ -176,7 +174,7 @@ impl Order {
     }
 
     /// Returns the stamp of a packet, which contains its sequence number and source time. Also
-    /// returns its arrival time at the worker, in nanoseconds.
+    /// returns its arrival time in nanoseconds.
     #[inline]
     pub(crate) fn stamp_and_arrival(&self, descriptor: &Descriptor) -> (Stamp, u64) {
         let slot = self.slot(descriptor);

@@ -7,14 +7,13 @@ use super::{Flood, GONE, Order, SHARED};
 /// A packet in a shared slot.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct SharedPacket {
-    /// Descriptor of the packet when it last waited for arrival order. Its buffer identifies the
-    /// packet.
+    /// Descriptor of the packet. Its buffer identifies the packet.
     pub(super) descriptor: Descriptor,
     pub(super) progress: u8,
     pub(super) destination: Destination,
 }
 
-/// Egress port of a packet, or set of ports by which the packet leaves.
+/// Egress port or set of egress ports of a packet.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Destination {
     Port(u8),
@@ -22,8 +21,8 @@ pub(super) enum Destination {
 }
 
 impl Order {
-    /// Puts `packet`, which a function created from `original`, into the ring slot of `original`.
-    /// Both packets then share the slot, and `packet` follows directly after `original`.
+    /// Puts `packet`, which a function created from `original`, into the same ring slot. It
+    /// directly follows `original` there.
     #[cold]
     pub(crate) fn share_slot(&mut self, original: &Descriptor, packet: &mut Descriptor) {
         let slot = self.slot(original);
@@ -35,8 +34,7 @@ impl Order {
         members.insert(index + 1, SharedPacket { descriptor: *packet, ..members[index] });
     }
 
-    /// Replaces `packet` in its ring slot by `whole`, a packet that was joined from `packet` and
-    /// others.
+    /// Replaces `packet` in its ring slot by `whole`, which was joined from `packet` and others.
     #[cold]
     pub(crate) fn replace_packet(&mut self, packet: &Descriptor, whole: &Descriptor) {
         let slot = self.slot(packet);
@@ -46,14 +44,14 @@ impl Order {
         }
     }
 
-    /// Returns the position of a packet among the packets that share its ring slot.
+    /// Returns the index of a packet among the packets in its ring slot.
     fn index_of(members: &[SharedPacket], descriptor: &Descriptor) -> usize {
         let index = members.iter().position(|member| member.descriptor.buffer == descriptor.buffer);
         index.unwrap_or_else(|| unreachable!("a packet outside its slot: {descriptor:?}"))
     }
 
-    /// Updates the progress and the destination of one packet in a ring slot that several packets
-    /// share. Returns false if the packet does not share its slot.
+    /// Updates a packet in a ring slot that several packets share. Returns false if the packet does
+    /// not share its slot.
     #[cold]
     pub(super) fn update_shared(
         &mut self,
@@ -74,8 +72,8 @@ impl Order {
         true
     }
 
-    /// Sets the progress of a shared ring slot to the progress of its slowest packet. Frees the
-    /// slot when no packet remains in it.
+    /// Sets the progress of a shared ring slot to that of its slowest packet. Frees the slot if it
+    /// is empty.
     fn update_shared_slot(&mut self, slot: usize) {
         let slowest = self.shared.get(&slot).and_then(|members| members.iter().map(|member| member.progress).min());
         self.progress[slot] = match slowest {
@@ -87,8 +85,8 @@ impl Order {
         }
     }
 
-    /// Lets packets that share a ring slot enter the function behind `gate` if they wait there, and
-    /// appends them to `next`. Returns false if only one packet uses the slot.
+    /// Lets the packets of a shared ring slot pass `gate` if they wait there, and appends them to
+    /// `next`. Returns false if the slot is not shared.
     #[cold]
     pub(super) fn pass_shared(&mut self, slot: usize, gate: usize, next: &mut Vec<Descriptor>) -> bool {
         let Some(members) = self.shared.get_mut(&slot) else { return false };

@@ -14,7 +14,7 @@ enum Position {
 }
 
 proptest! {
-    /// Packets that take random paths enter each function and leave in arrival order, and none is
+    /// Packets take random paths. They enter each function and leave in arrival order, and none is
     /// lost.
     #[test]
     fn gates_restore_the_order(
@@ -52,8 +52,8 @@ proptest! {
                             }
                             live[index].1 = if entered { Position::Before(gate + 1) } else { Position::At(gate) };
                         } else {
-                            // This step moves several packets to the exit together. Many of them
-                            // arrived one after the other.
+                            // This step moves several packets to the exit, many of which arrived
+                            // one after the other.
                             let end = live.len().min(index + 1 + 3 * hop);
                             let waiting = live[index..end].iter_mut().filter(|(_, position)| matches!(position, Position::Before(_)));
                             let run: Vec<Descriptor> = waiting
