@@ -7,8 +7,8 @@ use crate::{Chain, Next};
 
 /// Packets that leave a port or function and have the same next function or port.
 struct Group {
-    /// Verdict and classes of the packets, for the reader. The text is empty if all packets have
-    /// the same next function or port.
+    /// Text with the verdict and the classes of the packets. It is empty if all packets have the
+    /// same next function or port.
     label: String,
     next: Next,
 }

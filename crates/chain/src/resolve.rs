@@ -91,7 +91,6 @@ impl Resolved {
     }
 }
 
-/// An edge with indices instead of names.
 struct IndexedEdge {
     edge: usize,
     class: Option<usize>,

@@ -56,8 +56,6 @@ fn read_file(path: &Path, text: &str, edges: &mut Vec<(Edge, Origin)>) -> Result
     Ok(())
 }
 
-/// Reads the edges of all `[[chain]]` stanzas and chain files. Returns each edge with the place of
-/// its definition.
 fn read_edges<'a>(
     document: &Document<'a>,
     stanzas: &mut [Stanza<'a>],

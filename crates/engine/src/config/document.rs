@@ -11,7 +11,6 @@ use toml::de::{DeTable, DeValue};
 
 use super::error::ConfigError;
 
-/// Maximum length of the name of a port, function or class, in bytes.
 const NAME_BYTES_MAX: usize = 32;
 /// Names with a special meaning in function chains. No port, function or class may have them.
 const RESERVED: [&str; 3] = [godwit_chain::DROP, godwit_chain::EGRESS, godwit_chain::DEFAULT_CLASS];

@@ -79,7 +79,6 @@ pub struct Config {
     pub warnings: Vec<String>,
     /// Name of the configuration file in errors and warnings.
     origin: String,
-    /// Path of the configuration file, if the configuration comes from a file.
     path: Option<PathBuf>,
     /// Headroom and tailroom of the packet buffers. A new function chain must not need more.
     room: settings::Room,
@@ -307,7 +306,6 @@ fn read(path: &Path) -> Result<String, ConfigError> {
     })
 }
 
-/// Returns the folder of the configuration file `path`, at which relative paths start.
 fn folder(path: &Path) -> &Path {
     path.parent().unwrap_or(Path::new(""))
 }

@@ -67,7 +67,6 @@ struct Chore {
     name: String,
     interval: Duration,
     due: Instant,
-    /// Error message of the last call. Only a different message is logged.
     last_error: Option<String>,
 }
 

@@ -38,7 +38,6 @@ enum Source {
         port: u8,
         config: pcap::Config,
     },
-    /// Live port, such as a NIC, which exchanges packets with the network.
     Live {
         port: u8,
     },
@@ -49,8 +48,6 @@ enum Source {
 }
 
 impl Source {
-    /// Returns the port number of the source. In a replay, it is the port of the first capture
-    /// file.
     fn port(&self) -> u8 {
         match self {
             Self::Synthetic { port, .. } | Self::Pcap { port, .. } | Self::Live { port } => *port,

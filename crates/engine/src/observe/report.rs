@@ -170,7 +170,6 @@ pub struct PowerReport {
     pub joules_per_chunk: Option<f64>,
 }
 
-/// Serializes pairs of a name and a count as a map. The order of the pairs stays the same.
 fn as_map<S: Serializer>(pairs: &[(String, u64)], serializer: S) -> Result<S::Ok, S::Error> {
     serializer.collect_map(pairs.iter().map(|(name, count)| (name, count)))
 }

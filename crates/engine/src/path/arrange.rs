@@ -23,8 +23,8 @@ use crate::path::classify::classify_packet;
 use crate::path::core::{Core, Iteration};
 use crate::path::feed::{Feed, Input};
 
-/// Number of free buffers that each arranged packet requires if no port is live. With the smallest
-/// MTU of IPv4, a frame of 1518 bytes has at most this number of fragments.
+/// Number of buffers that must be free for each packet that a function may split, if no port is
+/// live. With the smallest MTU of IPv4, a frame of 1518 bytes has at most this number of fragments.
 pub(crate) const FRAGMENTS_MAX: usize = 32;
 
 impl Feed {

@@ -132,8 +132,8 @@ pub(super) struct Completion {
     pub(super) latency: Vec<Arc<SharedHistogram>>,
     /// Time since the submission received its first packet, in nanoseconds.
     pub(super) elapsed_ns: u64,
-    /// Runs of packets in the completed batch. Each entry contains the last function of the run,
-    /// and the position of the run in the submission.
+    /// Consecutive packets of the completed batch with the same path. Each entry contains their
+    /// last function and their position in the submission.
     pub(super) done: Vec<(usize, Range<usize>)>,
 }
 

@@ -52,7 +52,6 @@ impl Classify {
     }
 }
 
-/// Classifies packets with the SIMD instructions of the machine.
 struct ClassifyAll<'a> {
     classifier: &'a Classifier,
     region: &'a Region,

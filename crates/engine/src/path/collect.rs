@@ -202,8 +202,8 @@ impl Collect {
         self.completion.done.push((function, range));
     }
 
-    /// Returns a run of packets in the completed batch: its last function, and its position in the
-    /// submission. Returns `None` if `index` is beyond the last run.
+    /// Returns consecutive packets of the completed batch with the same path: their last function,
+    /// and their position in the submission. Returns `None` if `index` is too large.
     pub(crate) fn done(&self, index: usize) -> Option<(usize, Range<usize>)> {
         self.completion.done.get(index).cloned()
     }
@@ -325,8 +325,7 @@ impl Collect {
         Ok(())
     }
 
-    /// Stops using `device`, and logs the functions that move to another device. `dropped` is the
-    /// number of packets dropped because of the failure.
+    /// Stops using `device`, and logs the functions that move to another device.
     fn give_up(&mut self, core: &Core, device: usize, reason: &str, dropped: u64) {
         let id = &self.devices[device].id;
         let given_up = self.placement.give_up(device, reason, dropped);

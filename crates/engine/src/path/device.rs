@@ -40,7 +40,6 @@ impl WorkerDevice {
             device,
             load: self.load,
             chunk_packets: self.packer.config().chunk_packets,
-            // There is room in the current submission, or another submission is free.
             has_room: self.packer.has_free_set() || !self.packer.is_full(),
         }
     }

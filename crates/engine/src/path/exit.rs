@@ -29,7 +29,7 @@ pub(crate) struct Exit {
     settled: u64,
     settled_at: usize,
     /// Whether flooded packets wait for buffers for their copies. They do if no port is live,
-    /// because files and generators can wait too.
+    /// because files and generators can wait.
     waits: bool,
 }
 

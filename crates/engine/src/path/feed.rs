@@ -40,7 +40,6 @@ pub(crate) struct Done {
 #[derive(Default)]
 pub(super) struct Input {
     pub(super) host_half: Option<Box<dyn HostHalf>>,
-    /// Whether the function prepares packets on the CPU before its kernel ([`HostHalf::prepares`]).
     prepares: bool,
     arranges: bool,
     /// Whether the function needs the time of packets ([`HostHalf::reads_time`]).

@@ -120,7 +120,6 @@ impl OwnSources {
         }
     }
 
-    /// Returns whether the source address of a frame's packet belongs to the router.
     #[inline]
     fn has_source(&self, frame: &[u8]) -> bool {
         let Some(header) = network_header(frame) else { return false };
@@ -161,7 +160,6 @@ fn network_header(frame: &[u8]) -> Option<NetworkHeader<'_>> {
     }
 }
 
-/// Returns the bit number of an address in the filter, by multiplicative hashing.
 #[inline]
 fn hash(address: u32) -> usize {
     (address.wrapping_mul(0x9e37_79b1) >> (32 - FILTER_BITS)) as usize

@@ -1,4 +1,4 @@
-//! Receives packets from the ports, and assigns each packet a slot in the order ring.
+//! Receives packets from the ports, and records their arrival order.
 
 use std::sync::Arc;
 

@@ -67,7 +67,6 @@ use crate::plan::chain_plan::ChainPlan;
 use crate::plan::change::WorkerChange;
 use crate::plan::grace::WorkerGrace;
 
-/// Number of idle loop iterations before the worker yields its core to other threads.
 const IDLE_LOOPS_BEFORE_YIELD: u32 = 64;
 /// Number of idle loop iterations before the worker sleeps, if the configuration allows it. They
 /// take about as long as the operating system needs to wake a thread.
@@ -77,7 +76,6 @@ const IDLE_LOOPS_BEFORE_SLEEP: u32 = 256;
 const IDLE_LOOPS_BEFORE_STALL: u32 = 20_000;
 /// Divisor that gives the reserve for copies and fragments: one eighth of the free buffers.
 const RESERVE_SHARE: usize = 8;
-/// Maximum number of buffers that are reserved for copies and fragments.
 const RESERVE_PACKETS_MAX: usize = 1024;
 /// Number of completed packets after which the worker transmits. Further packets of a large
 /// submission would evict them from the CPU cache.
@@ -123,7 +121,6 @@ pub(crate) struct Worker {
     grace: WorkerGrace,
     /// Whether the worker sleeps when it is idle.
     sleeps: bool,
-    /// Configuration of a sender thread that is not started yet.
     sender: Option<SenderConfig>,
 }
 
@@ -248,8 +245,6 @@ impl Worker {
         }
     }
 
-    /// Pauses after a loop iteration that moved no packet. `is_empty` states that no packet is in
-    /// flight.
     fn pause(&self, idle_loops: u32, is_empty: bool) {
         if idle_loops < IDLE_LOOPS_BEFORE_YIELD {
             std::hint::spin_loop();
@@ -267,8 +262,6 @@ impl Worker {
         Ok(Finished { ended: self.intake.has_ended(), placement: self.collect.finish() })
     }
 
-    /// Receives one burst of packets from every source, and passes each packet to its first
-    /// function. Returns the number of received packets.
     fn receive(&mut self, now_ns: u64, stopping: bool) -> Result<usize, Error> {
         let Self { core, intake, classify, feed, exit, change, .. } = self;
         let mut received = 0;
@@ -384,7 +377,6 @@ impl Worker {
         Ok(())
     }
 
-    /// Completes a submission, and passes each packet to its next function or port.
     fn complete(&mut self, device: usize, mut chunk: Chunk) -> Result<(), Error> {
         let mut completed = 0;
         for index in 0..chunk.bins.len() {
@@ -406,8 +398,6 @@ impl Worker {
         Ok(())
     }
 
-    /// Transmits the packets that are next in arrival order. Returns the number of packets sent or
-    /// refused.
     fn depart(&mut self) -> Result<usize, Error> {
         let Self { core, intake, exit, .. } = self;
         exit.depart(core, || intake.sequence_next(), intake.sources() == 1)
@@ -448,7 +438,6 @@ fn reserve(plan: &ChainPlan, region: &Region, arranges: bool) -> usize {
     (free / RESERVE_SHARE).clamp(least, RESERVE_PACKETS_MAX.max(least))
 }
 
-/// Passes packets to their next function or port, or drops them.
 #[inline]
 fn pass_on(core: &mut Core, feed: &mut Feed, exit: &mut Exit, group: Group<'_>) {
     let Group { next, packets, from } = group;

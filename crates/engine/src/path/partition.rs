@@ -113,8 +113,6 @@ mod tests {
     use super::*;
 
     proptest! {
-        /// Each packet is in exactly one group, and all packets of a group have the same key. The
-        /// packets of a group are in arrival order.
         #[test]
         fn each_packet_is_in_one_group_and_in_order(
             rounds in prop::collection::vec((prop::collection::vec(0u16..4, 0..600), any::<bool>()), 1..4),

@@ -1,5 +1,5 @@
-//! Passes packets that a function has completed to their next function or port. It depends on the
-//! function, on its verdict, and on the packet's class.
+//! Passes packets that a function has completed to their next function or port. The target depends
+//! on the function, its verdict, and the packet's class.
 
 use godwit_abi::{Outcome, VERDICT_DROP};
 use godwit_packet::{Descriptor, verdict_of_all};

@@ -27,7 +27,6 @@ use crate::path::egress::{Departing, Queues, Sent};
 /// Number of batches of a worker. The worker can be ahead of its sender thread by this number of
 /// loop iterations.
 const BATCHES: usize = 16;
-/// Number of polls of an empty ring buffer after which the sender thread yields its core.
 const IDLE_LOOPS_BEFORE_YIELD: u32 = 64;
 
 /// Configuration of a worker's sender thread.
@@ -49,10 +48,8 @@ struct EgressBatch {
 
 /// The worker's end of the two ring buffers between the worker and its sender thread.
 pub(crate) struct Sender {
-    /// Ring buffer of batches for the sender thread. It is `None` once it is closed.
     to_sender: Option<SyncSender<EgressBatch>>,
     from_sender: Receiver<EgressBatch>,
-    /// Handle of the sender thread. It is `None` once the thread was joined.
     thread: Option<JoinHandle<Result<Queues, Error>>>,
     free: Vec<EgressBatch>,
     settled: u64,
@@ -283,7 +280,6 @@ mod tests {
             (Self { region, departing, sender, sequence: 0, sent }, events)
         }
 
-        /// Runs one loop iteration of the worker, in which up to `packets` packets leave.
         fn run_iteration(&mut self, packets: usize) -> Result<(), Error> {
             for _ in 0..packets {
                 let Some(descriptor) = self.region.allocate(60 + self.sequence as usize % 1000) else { break };
@@ -309,9 +305,6 @@ mod tests {
 
     proptest! {
         #![proptest_config(ProptestConfig::with_cases(24))]
-        /// At any time, every packet is sent, refused or in a buffer. The port gets packets and
-        /// settled sequence numbers in ascending order. At the end, all packets are sent or
-        /// refused.
         #[test]
         fn packets_are_conserved_and_in_order(
             dense: bool,

@@ -26,7 +26,6 @@ pub(crate) struct Load {
     packets: u64,
     /// Average time per packet, in nanoseconds. The value 0 means that no time is measured yet.
     packet_ns: f64,
-    /// Start of the current measurement, in nanoseconds.
     since_ns: u64,
 }
 
@@ -69,7 +68,6 @@ impl Load {
         }
     }
 
-    /// Returns the expected time until the device finishes a packet submitted now, in nanoseconds.
     fn wait_ns(&self) -> f64 {
         (self.packets + 1) as f64 * self.packet_ns
     }

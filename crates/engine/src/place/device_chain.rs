@@ -21,7 +21,6 @@ use crate::config::FunctionConfig;
 /// one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct ChainRows {
-    /// Number of table rows per chain, one for each packet class.
     per_chain: usize,
     /// Number of chains for which the table has room.
     chains: usize,
@@ -211,8 +210,6 @@ mod tests {
         Config::parse(&text, "test", Path::new(".")).expect("the configuration is valid")
     }
 
-    /// Returns the part of the chain that the device `GPU` executes. `devices` contains the device
-    /// of each function.
     fn chain_of(config: &Config, number: u64, devices: [usize; 2], host_halves: [HostHalfInfo; 2]) -> DeviceChain {
         let placement: Vec<Box<[usize]>> = devices.iter().map(|&device| [device].into()).collect();
         let context = ChainContext {

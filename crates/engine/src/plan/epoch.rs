@@ -21,7 +21,6 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
-/// Interval at which a waiting control thread polls for answers.
 const POLL_INTERVAL: Duration = Duration::from_micros(50);
 /// Answer of a worker that has ended. It is greater than any request number.
 const ENDED: u64 = u64::MAX;

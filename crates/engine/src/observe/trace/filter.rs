@@ -26,7 +26,6 @@ pub(super) struct Request {
 /// Packet filter. An absent condition matches all packets.
 #[derive(Debug)]
 pub(super) struct Filter {
-    /// Ingress ports that match, or `None` if all ports match.
     ports: Option<Vec<u8>>,
     classes: Option<Vec<String>>,
     /// Classifier for addresses, protocol and ports. A packet matches if its class is 1.

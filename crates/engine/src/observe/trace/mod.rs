@@ -51,9 +51,7 @@ const STOP_LIMIT: Duration = Duration::from_secs(5);
 /// State of packet traces that workers and clients share.
 #[derive(Debug)]
 pub(crate) struct Traces {
-    /// Names of the ports by port number.
     ports: Vec<String>,
-    /// Names of the packet classes in the current function chain, by class number.
     classes: Mutex<Vec<String>>,
     /// Requests to the workers to read `session` again. Each start or end of a session makes a
     /// request.

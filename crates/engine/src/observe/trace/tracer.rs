@@ -31,12 +31,10 @@ const SAMPLE_NS: std::ops::RangeInclusive<u64> = 50_000..=1_000_000;
 
 /// Part of a packet trace that runs on one worker.
 pub(crate) struct Tracer {
-    /// Whether the tracer looks for matching packets among arriving packets.
     is_choosing: bool,
     /// Trace number of each traced packet, by packet buffer. Copies have the number of their
     /// original.
     buffers: HashMap<u32, u64>,
-    /// Records of the traced packets, by trace number.
     traced: HashMap<u64, TracedPacket>,
     /// Numbers of traced packets and copies, by order ring slot modulo [`SIEVE_SLOTS`]. The number
     /// 0 shows quickly that a packet is not traced.

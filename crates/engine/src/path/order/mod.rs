@@ -69,7 +69,6 @@ pub(crate) struct Order {
     /// Port set of each packet that leaves by several ports, by ring slot. The list is empty until
     /// the first such packet.
     floods: Vec<Flood>,
-    /// Packets of each ring slot that several packets share.
     shared: HashMap<usize, Vec<SharedPacket>>,
 }
 
@@ -96,7 +95,8 @@ impl Order {
         }
     }
 
-    /// Returns the progress of a packet that has passed `gates` gates and waits at none.
+    /// Returns the progress of a packet that has passed `gates` gates and waits at none. Packets
+    /// wait at gates for their turn in arrival order.
     pub(crate) fn after(gates: usize) -> u8 {
         2 * gates as u8
     }

@@ -44,7 +44,6 @@ impl Order {
         }
     }
 
-    /// Returns the index of a packet among the packets in its ring slot.
     fn index_of(members: &[SharedPacket], descriptor: &Descriptor) -> usize {
         let index = members.iter().position(|member| member.descriptor.buffer == descriptor.buffer);
         index.unwrap_or_else(|| unreachable!("a packet outside its slot: {descriptor:?}"))

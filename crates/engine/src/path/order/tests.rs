@@ -14,8 +14,6 @@ enum Position {
 }
 
 proptest! {
-    /// Packets take random paths. They enter each function and leave in arrival order, and none is
-    /// lost.
     #[test]
     fn gates_restore_the_order(
         gates in 0usize..4,
@@ -52,8 +50,6 @@ proptest! {
                             }
                             live[index].1 = if entered { Position::Before(gate + 1) } else { Position::At(gate) };
                         } else {
-                            // This step moves several packets to the exit, many of which arrived
-                            // one after the other.
                             let end = live.len().min(index + 1 + 3 * hop);
                             let waiting = live[index..end].iter_mut().filter(|(_, position)| matches!(position, Position::Before(_)));
                             let run: Vec<Descriptor> = waiting
