@@ -138,7 +138,8 @@ impl fmt::Display for Warning {
 pub struct Chain {
     pub(crate) stages: Stages,
     pub(crate) decider: Decider,
-    /// Whether packets of a class can reach a function, at index `function * classes + class`.
+    /// Whether packets of each class can reach each function. The index is `function * classes +
+    /// class`.
     pub(crate) reachable: Vec<bool>,
     ranks: Vec<u16>,
     /// For each function: the functions that directly follow it.
@@ -241,8 +242,8 @@ impl Chain {
         longest
     }
 
-    /// Returns the next function or port for a packet of `class` after `stage`. If `stage` is a
-    /// port, `verdict` is ignored.
+    /// Returns the next function or port for a packet of `class` after the port or function
+    /// `stage`. A port ignores `verdict`.
     pub(crate) fn next(&self, stage: resolve::Stage, class: usize, verdict: usize) -> Next {
         resolve::next(&self.decider, stage, class, verdict)
     }

@@ -303,8 +303,8 @@ fn cycle(stages: &Stages, resolved: &Resolved, done: &[bool], start: usize) -> E
     Error::Cycle { edge: closing.map_or(0, |&(_, edge)| edge), path }
 }
 
-/// Returns whether a packet of a class from any port can reach a function, at index `function *
-/// classes + class`.
+/// Returns whether packets of each class can reach each function. The index is `function * classes
+/// + class`.
 pub(crate) fn reachable(stages: &Stages, decider: &Decider) -> Vec<bool> {
     let classes = stages.classes.len();
     let mut reachable = vec![false; stages.functions.len() * classes];

@@ -46,8 +46,8 @@ impl Config {
     ///
     /// # Errors
     ///
-    /// If the file is invalid, if anything except classes and edges changed, or if the running
-    /// engine cannot use the chain.
+    /// If the file is invalid, or the running engine cannot use the chain. Only classes and edges
+    /// may have changed in the file.
     pub fn read_again(&self) -> Result<ChainConfig, ConfigError> {
         let Some(path) = &self.path else {
             return Err(ConfigError::at(

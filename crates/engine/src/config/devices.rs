@@ -148,8 +148,8 @@ impl DeviceKeys {
     }
 }
 
-/// Reads the configuration of the CPU, of every device with a `[[device]]` stanza, and of every
-/// device that a function names.
+/// Reads the configuration of all devices: the CPU, devices with a `[[device]]` stanza, and devices
+/// that a function names.
 pub(super) fn read<'a>(
     document: &Document<'a>,
     stanzas: Vec<Stanza<'a>>,

@@ -147,10 +147,10 @@ impl Input {
         }
     }
 
-    /// Lets a held or created packet enter the function, with a slot in the order ring.
+    /// Lets a held or created packet enter the function, and assigns its place in arrival order.
     ///
-    /// Returns false and releases the packet's buffer if no slot is free, or if no further packet
-    /// can arrive.
+    /// Returns false and releases the packet's buffer if too many packets are in flight, or if no
+    /// further packet can arrive.
     fn enter(
         &mut self,
         core: &mut Core,

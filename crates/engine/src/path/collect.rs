@@ -88,7 +88,7 @@ impl Collect {
         self.devices.iter().all(WorkerDevice::is_empty)
     }
 
-    /// Replaces the input streams of all packers. All batches must be empty.
+    /// Replaces the streams from which packets are put into batches. All batches must be empty.
     ///
     /// # Errors
     /// If a packer cannot distinguish that many inputs.

@@ -164,8 +164,8 @@ impl Egress {
     /// `departing` if the sender thread has no room for them. Returns the number of packets that
     /// the ports accepted and refused since the last call.
     ///
-    /// Every packet of this worker below the sequence number `settled` has left, is dropped, or
-    /// waits in `departing` or with the sender thread.
+    /// Every packet of this worker below the sequence number `settled` has left or is dropped,
+    /// unless it waits in `departing` or with the sender thread.
     pub(crate) fn send(&mut self, region: &mut Region, departing: &mut Departing, settled: u64) -> Result<Sent, Error> {
         match self {
             Self::Own(queues) => {

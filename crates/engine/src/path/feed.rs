@@ -273,8 +273,8 @@ fn is_full(insert: Insert) -> bool {
     matches!(insert, Insert::ChunkFull | Insert::Refused)
 }
 
-/// Returns the packer's input stream for the first packet. Also returns the number of consecutive
-/// packets for this stream, which is usually all of them.
+/// Returns the number of the first packet's stream, and the number of consecutive packets with the
+/// same stream. A batch contains packets of one stream only.
 fn stream_run(core: &Core, function: usize, packets: &[Descriptor]) -> (u16, usize) {
     let Some(streams) = &core.plan.stages[function].streams else { return (function as u16, packets.len()) };
     let stream_of = |packet: &Descriptor| streams[usize::from(core.order.class(packet))];

@@ -33,8 +33,8 @@ impl Copies for Flooder<'_> {
         !self.waits || packets == 0 || self.region.free_packets() >= packets * self.exits.len()
     }
 
-    /// Appends a copy of the packet to the departing packets of every port in its port set, except
-    /// the ingress port. Returns the number of appended packets.
+    /// Appends the packet and its copies to the lists of all ports in its port set, except the
+    /// ingress port. Returns the number of appended packets.
     #[cold]
     fn flood(&mut self, flood: Flood, departure: Departure, outs: &mut [Vec<Departure>]) -> u64 {
         let Departure { descriptor: packet, stamp } = departure;

@@ -65,9 +65,9 @@ impl Intake {
         self.receivers.len()
     }
 
-    /// Receives one burst of packets from a source, and assigns each packet a slot in the order
-    /// ring. [`Guard`] drops packets that a router must not accept. The result is empty if the
-    /// source has ended or the order ring is full.
+    /// Receives one burst of packets from a source, and records their arrival order. [`Guard`]
+    /// drops packets that a router must not accept. The result is empty if the source has ended or
+    /// too many packets are in flight.
     ///
     /// # Errors
     /// If the port failed.

@@ -186,8 +186,8 @@ impl Streams {
         Self { streams, of_class }
     }
 
-    /// Returns the packer's input stream of each packet class for `function`. Returns `None` if all
-    /// classes share one stream.
+    /// Returns the input stream of each packet class for `function`. A batch contains packets of
+    /// one stream only. Returns `None` if all classes share one stream.
     pub(crate) fn of_class(&self, function: usize) -> Option<Box<[u16]>> {
         self.of_class[function].clone()
     }

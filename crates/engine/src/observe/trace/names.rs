@@ -8,7 +8,7 @@ use super::record::Flow;
 use crate::observe::counters;
 use crate::plan::chain_plan::ChainPlan;
 
-/// Returns the name of a kind of processing of a function's kernel.
+/// Returns the name of a variant, which is one kind of processing in a function's kernel.
 pub(super) fn variant_name(plan: &ChainPlan, function: usize, variant: u8) -> String {
     let variants = plan.stages[function].function.contract().variants;
     variants.get(usize::from(variant)).map_or_else(|| variant.to_string(), |name| (*name).to_owned())

@@ -36,8 +36,8 @@ pub(crate) struct Tracer {
     /// original.
     buffers: HashMap<u32, u64>,
     traced: HashMap<u64, TracedPacket>,
-    /// Numbers of traced packets and copies, by order ring slot modulo [`SIEVE_SLOTS`]. The number
-    /// 0 shows quickly that a packet is not traced.
+    /// Counts of traced packets, by the packets' `order` modulo [`SIEVE_SLOTS`]. The count 0 shows
+    /// quickly that a packet is not traced.
     sieve: Box<[u16]>,
     /// Traced packets that are about to leave: trace number, name of the egress port, and frame
     /// length.

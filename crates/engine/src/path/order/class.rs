@@ -5,8 +5,8 @@ use godwit_packet::Descriptor;
 use super::Order;
 
 impl Order {
-    /// Stores the class of a packet in its ring slot. The class is needed only if the function
-    /// chain has class rules.
+    /// Stores the class of a packet in flight. The class is needed only if the function chain has
+    /// class rules.
     #[inline]
     pub(crate) fn classify(&mut self, descriptor: &Descriptor, class: u8) {
         let slot = self.slot(descriptor);
