@@ -1,6 +1,5 @@
 //! Measures the cost of a worker per packet. The workload is an ESP gateway from port to port,
-//! without the cipher. The device does nothing, but returns chunks late, as a device with work
-//! does.
+//! without the cipher. The device does no work, but returns submissions late like a busy device.
 //!
 //! ```text
 //! cargo run --release -p godwit-engine --example worker_cost -- \
