@@ -1,5 +1,4 @@
-//! Compiles the C functions that connect the port `dpdk` to the library DPDK, if the feature `dpdk`
-//! is on.
+//! Compiles and links the C part of the port `dpdk`, if the feature `dpdk` is on.
 #![forbid(unsafe_code)]
 
 fn main() {
@@ -8,8 +7,8 @@ fn main() {
     dpdk();
 }
 
-/// Compiles the C part of the port `dpdk` and links DPDK. Rust cannot call the functions of DPDK
-/// that send and receive packets, because they are inline C functions.
+/// Compiles the C part of the port `dpdk` and links DPDK. The C part is needed because Rust cannot
+/// call inline C functions.
 #[cfg(feature = "dpdk")]
 fn dpdk() {
     const SOURCES: [&str; 3] = ["src/dpdk/shim.c", "src/dpdk/shim_pool.c", "src/dpdk/xdp_link.c"];
@@ -26,15 +25,15 @@ fn dpdk() {
     };
     let mut shim = cc::Build::new();
     shim.files(SOURCES).includes(&library.include_paths).flag("-include").flag("rte_config.h");
-    // The inline functions of DPDK use SSE4.2 instructions. Debian also compiles its DPDK libraries
-    // for the processor type corei7.
+    // The inline functions of DPDK use SSE4.2 instructions. Debian builds DPDK for the same
+    // processor type, corei7.
     if std::env::var("CARGO_CFG_TARGET_ARCH").is_ok_and(|arch| arch == "x86_64") {
         shim.flag("-march=corei7");
     }
     // The macro permits calls of rte_dev_dma_map(), which DPDK 18.11 and later mark as
     // experimental.
     shim.define("ALLOW_EXPERIMENTAL_API", None).opt_level(3).flag("-std=gnu11").warnings(true);
-    // DPDK contains the driver net_af_xdp only if it was built with libxdp. Without this driver,
+    // DPDK contains the driver net_af_xdp only if DPDK was built with libxdp. Without this driver,
     // the program does not need libxdp.
     let libxdp = pkg_config::Config::new().cargo_metadata(false).probe("libxdp");
     if let Ok(libxdp) = &libxdp {

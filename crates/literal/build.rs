@@ -1,8 +1,8 @@
-//! Compiles the C code of the search (`c/scan.c`) twice: once for every CPU, and once for AVX-512
-//! if the compiler supports it.
+//! Compiles the C code of the search (`c/scan.c`) once for every CPU. Compiles it again for AVX-512
+//! if the compiler supports this.
 #![forbid(unsafe_code)]
 
-/// Compiler flags for the AVX-512 version. `native.rs` tests the same CPU features at run time.
+/// Compiler flags for AVX-512. `native.rs` tests the same CPU features at run time.
 const AVX512: [&str; 8] =
     ["-mavx512f", "-mavx512bw", "-mavx512dq", "-mavx512vl", "-mavx512vbmi", "-mbmi", "-mbmi2", "-mlzcnt"];
 

@@ -1,5 +1,5 @@
-//! Compiles functions that users write, with the C compiler of the system. Compiles each function
-//! once per x86-64 level, such as x86-64-v3.
+//! Compiles functions of users with the system's C compiler. Each function is compiled once per
+//! x86-64 level, such as x86-64-v3.
 
 use std::io::Write;
 use std::os::unix::fs::MetadataExt;
@@ -15,10 +15,10 @@ use crate::{Error, inspect, sandbox, text};
 
 /// Paths of C compilers, in order of preference.
 const COMPILERS: &[&str] = &["/usr/bin/cc", "/usr/local/bin/cc", "/usr/bin/gcc", "/usr/bin/clang"];
-/// Name of the environment variable that selects another compiler by its absolute path.
+/// Environment variable that selects another compiler by its absolute path.
 const COMPILER_VARIABLE: &str = "GODWIT_CC";
-/// Compiler flags for every library. The flags for built-in functions in `kernels/build/compile.rs`
-/// are the same.
+/// Compiler flags for every library. Built-in functions have the same flags in
+/// `kernels/build/compile.rs`.
 const FLAGS: &[&str] = &[
     "-std=gnu11",
     "-fno-math-errno",
@@ -47,18 +47,17 @@ const FLAGS: &[&str] = &[
 ];
 /// Name of a library in the folder of its compiler.
 const LIBRARY: &str = "out.so";
-/// Optimisation flag of all libraries except the reference, which is not optimised.
+/// Optimisation flag of all libraries except the reference library.
 const OPTIMISED: &str = "-O3";
 
-/// Paths of the compiled libraries of one function, all of which have passed the inspection.
+/// Paths of the compiled libraries of one function. All of them have passed the inspection.
 #[derive(Debug)]
 pub(crate) struct Libraries {
-    /// The library for each x86-64 level that this machine supports, in ascending order.
+    /// The library for each supported x86-64 level, in ascending order.
     pub(crate) levels: Vec<(&'static Level, PathBuf)>,
-    /// The reference library, which is compiled without optimisation and does not interleave
-    /// packets.
+    /// The reference library. It is not optimised and does not interleave packets.
     pub(crate) reference: PathBuf,
-    /// Whether the C compiler ran, because the cache did not contain all libraries.
+    /// Whether the C compiler ran because a library was not in the cache.
     pub(crate) is_compiled: bool,
 }
 
@@ -78,8 +77,7 @@ pub(crate) enum Targets {
     All,
 }
 
-/// Returns the libraries of a function from the cache. Compiles those that the cache does not
-/// contain.
+/// Returns the libraries of a function from the cache. Compiles those that are missing.
 pub(crate) fn libraries(path: &Path, custom: &CustomText<'_>, targets: Targets) -> Result<Libraries, Error> {
     let supported = levels().iter().filter(|level| targets == Targets::All || level.supported());
     let mut jobs: Vec<Job> =
@@ -95,8 +93,8 @@ pub(crate) fn libraries(path: &Path, custom: &CustomText<'_>, targets: Targets) 
     let mut paths: Vec<Option<PathBuf>> = keys.iter().map(|key| cache.find(key)).collect::<Result<_, _>>()?;
     let is_compiled = paths.iter().any(Option::is_none);
     if is_compiled {
-        // The reference library is compiled first, so that the C compiler reports the errors in the
-        // user's text before gopt reads it.
+        // The reference library comes first. The C compiler then reports errors in the user's text
+        // before gopt reads it.
         let reference = compiler.compile(path, custom, &text::reference(custom), &jobs[0].flags)?;
         paths[0] = Some(cache.store(&keys[0], &reference)?);
         let plain = text::plain(path, custom, &compiler.front(&jobs[0].flags))?;
@@ -115,7 +113,7 @@ pub(crate) fn libraries(path: &Path, custom: &CustomText<'_>, targets: Targets) 
     Ok(Libraries { levels, reference, is_compiled })
 }
 
-/// Calls `work` for each index, on all cores in parallel. Returns the results in the order of the
+/// Calls `work` for each index, in parallel on all cores. Returns the results in the order of the
 /// indices.
 pub(crate) fn on_all_cores<T: Send>(indices: &[usize], work: impl Fn(usize) -> T + Sync) -> Vec<T> {
     let next = AtomicUsize::new(0);
@@ -145,14 +143,13 @@ fn refused(path: &Path, message: impl Into<String>) -> Error {
 #[derive(Debug)]
 pub(crate) struct Compiler {
     program: PathBuf,
-    /// Digest that identifies the compiler. The digest covers the path, the size and the
-    /// modification time of the compiler's file.
+    /// Digest that identifies the compiler by the path, size and modification time of its file.
     identity: String,
 }
 
 impl Compiler {
-    /// Finds the C compiler. Only absolute paths are tried, so that an attacker cannot select
-    /// another program through the variable `PATH`.
+    /// Finds the C compiler. Tries only absolute paths, because an attacker could change the
+    /// variable `PATH`.
     pub(crate) fn find(path: &Path) -> Result<Self, Error> {
         let refused = |message: String| Error::Refused { path: path.to_owned(), message };
         let program = match std::env::var_os(COMPILER_VARIABLE) {
@@ -180,13 +177,13 @@ impl Compiler {
         cache::digest(&parts.map(str::as_bytes))
     }
 
-    /// Returns the path and the flags of the C compiler that gopt runs as a preprocessor.
+    /// Returns the path and the flags of the C compiler as a preprocessor for gopt.
     fn front(&self, flags: &[&str]) -> gopt::Compiler {
         let flags = FLAGS.iter().chain(flags).map(|flag| (*flag).to_owned()).collect();
         gopt::Compiler { program: self.program.display().to_string(), flags, ..gopt::Compiler::default() }
     }
 
-    /// Runs the compiler in the folder `folder`, with `text` on its standard input.
+    /// Runs the compiler in the folder `folder` with the standard input `text`.
     pub(crate) fn run(
         &self,
         path: &Path,
@@ -201,8 +198,8 @@ impl Compiler {
         messages.map_or(Ok(()), |messages| Err(explain(path, custom, &messages)))
     }
 
-    /// Compiles a source text to a library in a child process, and inspects the library. Returns
-    /// the bytes of the library.
+    /// Compiles a source text in a child process, and inspects the library. Returns the bytes of
+    /// the library.
     fn compile(&self, path: &Path, custom: &CustomText<'_>, text: &str, flags: &[&str]) -> Result<Vec<u8>, Error> {
         let folder = tempfile::tempdir().map_err(|source| Error::File { path: std::env::temp_dir(), source })?;
         let file_error = |source| Error::File { path: folder.path().to_owned(), source };
@@ -216,18 +213,16 @@ impl Compiler {
     }
 }
 
-/// Runs a compiler that reads `text` from its standard input. Returns the messages of the compiler
-/// if it fails.
+/// Runs a compiler with the standard input `text`. Returns its messages if it fails.
 fn run(command: &mut Command, text: &str) -> std::io::Result<Option<String>> {
     let mut child = command.spawn()?;
     let mut input = child.stdin.take();
     let text = text.to_owned();
     // A separate thread writes the text, because the compiler may write messages before it has read
-    // the whole text. With a single thread, both processes could wait for each other.
+    // everything. In a single thread, both processes could wait for each other.
     let writer = std::thread::spawn(move || {
         if let Some(input) = &mut input {
-            // A compiler that ends early closes its input. An error of this write is therefore
-            // ignored.
+            // A compiler that ends early closes its input, so errors of this write are ignored.
             let _ = input.write_all(text.as_bytes());
         }
     });
@@ -236,8 +231,8 @@ fn run(command: &mut Command, text: &str) -> std::io::Result<Option<String>> {
     Ok((!output.status.success()).then(|| String::from_utf8_lossy(&output.stderr).into_owned()))
 }
 
-/// Finds the first problem in the user's file among the messages of a compiler, and returns it as
-/// an error.
+/// Finds the first problem in the user's file among a compiler's messages, and returns it as an
+/// error.
 fn explain(path: &Path, custom: &CustomText<'_>, messages: &str) -> Error {
     for message in messages.lines() {
         let Some((place, problem)) = message.split_once(": error: ").or_else(|| message.split_once(": fatal error: "))
@@ -249,8 +244,7 @@ fn explain(path: &Path, custom: &CustomText<'_>, messages: &str) -> Error {
         if let (Some(line), Some(name)) = (line.and_then(|line| line.parse().ok()), name)
             && name == custom.file
         {
-            // A message may end with the name of a compiler option. The name is removed, because it
-            // does not help the user.
+            // The name of a compiler option at the end of a message does not help the user.
             let problem = problem.split(" [-W").next().unwrap_or(problem);
             return Error::Line { path: path.to_owned(), line, message: sentence(problem) };
         }
@@ -268,7 +262,7 @@ fn explain(path: &Path, custom: &CustomText<'_>, messages: &str) -> Error {
     Error::Refused { path: path.to_owned(), message: format!("the C compiler failed: {}", sentence(first)) }
 }
 
-/// Returns the name of a missing function if the linker reports one in a message.
+/// Returns the name of a missing function from a linker message, if there is one.
 fn undefined_symbol(messages: &str) -> Option<&str> {
     let rest = messages.split_once("undefined reference to ").or_else(|| messages.split_once("undefined symbol: "))?.1;
     rest.trim_start_matches(['`', '\'', '"']).split(['\'', '"', '\n', ' ']).next()

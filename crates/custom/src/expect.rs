@@ -1,4 +1,4 @@
-//! Outcomes as text. A file of expected outcomes has one line per frame of a capture.
+//! Outcomes as text. A file of expected outcomes has one line for each frame.
 
 use godwit_abi::{Outcome, VERDICT_DROP};
 use godwit_declare::Contract;
@@ -6,7 +6,7 @@ use godwit_declare::Contract;
 use crate::checked::Answer;
 
 /// Returns the line for a frame: its outcome, and `crc=SUM` if the kernel changed the frame. The
-/// sum is the one at the end of Ethernet frames.
+/// sum is the CRC-32 of Ethernet.
 pub fn line(contract: &Contract, ports: &[String], frame: &[u8], answer: &Answer) -> String {
     let mut text = text(contract, ports, &answer.outcome);
     if answer.outcome.verdict != VERDICT_DROP && answer.frame != frame {
@@ -15,8 +15,8 @@ pub fn line(contract: &Contract, ports: &[String], frame: &[u8], answer: &Answer
     text
 }
 
-/// Returns an outcome as text: `drop REASON`, or `VERDICT`, with `port=NAME` if the verdict chooses
-/// the port, and with `value=NUMBER` unless it is 0.
+/// Returns an outcome as text: `drop REASON` or `VERDICT`. A verdict may be followed by `port=NAME`
+/// if it chooses the port, and by `value=NUMBER` if the value is not 0.
 pub fn text(contract: &Contract, ports: &[String], outcome: &Outcome) -> String {
     let unknown = |number: u8| format!("number {number}");
     if outcome.verdict == VERDICT_DROP {
@@ -47,7 +47,7 @@ fn crc(frame: &[u8]) -> u32 {
 mod tests {
     use super::*;
 
-    /// Check value of the catalogue of CRC algorithms (CRC-32/ISO-HDLC).
+    /// Check value from the catalogue of CRC algorithms (CRC-32/ISO-HDLC).
     #[test]
     fn the_sum_is_that_of_ethernet() {
         assert_eq!(crc(b"123456789"), 0xcbf4_3926);

@@ -1,4 +1,4 @@
-//! Runs all forms of a function on frames that lie between guard pages.
+//! Runs all compiled forms of a function on frames between guard pages.
 
 use std::ptr::NonNull;
 
@@ -11,11 +11,11 @@ use crate::checked::Answer;
 
 /// Number of packets of a bin.
 pub const BIN_PACKETS: usize = 256;
-/// Size of the buffer of a packet, in bytes. It is a multiple of the page size.
+/// Size of a packet's buffer in bytes, a multiple of the page size.
 const SLOT_BYTES: usize = 12_288;
-/// Size of the memory without access between two buffers, in bytes.
+/// Size in bytes of the inaccessible memory between two buffers.
 const GUARD_BYTES: usize = 4096;
-/// Numbers of packets that are interleaved, as in [`BinCall::group`].
+/// Numbers of interleaved packets, as in [`BinCall::group`].
 const GROUPS: [u32; 4] = [0, 1, 7, 64];
 
 /// A compiled version of a kernel for the CPU.
@@ -46,8 +46,8 @@ pub fn forms(compiled: &Compiled) -> Vec<Form> {
     forms
 }
 
-/// Buffers with a page without access before and after each of them. An access outside a buffer
-/// ends the process.
+/// Buffers with an inaccessible page before and after each of them. An access outside a buffer ends
+/// the process.
 #[derive(Debug)]
 pub struct Guarded {
     base: NonNull<u8>,
@@ -55,7 +55,7 @@ pub struct Guarded {
 }
 
 impl Guarded {
-    /// Allocates the buffers of a bin.
+    /// Allocates the buffers of a batch.
     ///
     /// # Errors
     /// Returns the error of the operating system.

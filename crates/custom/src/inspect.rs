@@ -1,5 +1,5 @@
 //! Inspects a compiled library before it is loaded. The library may define functions and constants,
-//! but none of its code may run while it is loaded.
+//! but its code must not run when it is loaded.
 
 use object::elf;
 use object::read::elf::{ElfFile64, FileHeader, ProgramHeader};
@@ -108,8 +108,7 @@ fn needs_nothing(file: &ElfFile64<'_, Endianness>, bytes: &[u8]) -> Result<(), U
     Ok(())
 }
 
-/// Converts a tag of the dynamic section to 64 bits. Tags have 32 or 64 bits, depending on the word
-/// size of the file.
+/// Converts a tag of the dynamic section to 64 bits. In a 32-bit file, tags have 32 bits.
 trait IntoU64 {
     fn into_u64(self) -> u64;
 }
@@ -133,8 +132,7 @@ mod tests {
 
     use super::*;
 
-    /// Compiles a text to a library with the C compiler of the system. Passes only the given flags
-    /// to the compiler.
+    /// Compiles a text to a library with the system's C compiler and only the given flags.
     fn library(text: &str, flags: &[&str]) -> Vec<u8> {
         let folder = tempfile::tempdir().unwrap();
         let (source, output) = (folder.path().join("a.c"), folder.path().join("a.so"));

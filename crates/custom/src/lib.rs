@@ -54,7 +54,7 @@ pub use reference::run_built_in;
 /// Lowest kernel number of functions that users write.
 pub const NUMBER_FIRST: u8 = 128;
 
-/// A compiled and loaded function that a user wrote. The function is never unloaded.
+/// A compiled and loaded function of a user. It is never unloaded.
 #[derive(Debug)]
 pub struct Compiled {
     /// Declaration of the function.
@@ -77,8 +77,8 @@ pub enum Origin {
 }
 
 impl Compiled {
-    /// Runs the kernel on one packet, in the version without compiler optimisation. `buffer` is the
-    /// whole buffer of the packet, and `image` contains the tables of the function.
+    /// Runs the unoptimised version of the kernel on one packet. `buffer` is the whole buffer of
+    /// the packet, and `image` contains the tables of the function.
     ///
     /// # Panics
     /// Panics if the frame does not lie within the buffer.
@@ -95,12 +95,12 @@ impl Compiled {
     }
 }
 
-/// All loaded functions, each with the digest of its source text.
+/// All loaded functions, each with the digest of its source.
 static LOADED: Mutex<Vec<(String, &'static Compiled)>> = Mutex::new(Vec::new());
 
-/// Loads a function from a C file, and compiles it if necessary. Also loads a
-/// package, which is compiled already. If the same file was already loaded, returns the
-/// loaded function. `sha256` is the expected SHA-256 of the file in hexadecimal digits.
+/// Loads a function from a C file or a package. Compiles a C file if necessary. Returns the same
+/// function if the file was loaded before. `sha256` is the expected SHA-256 of the file in
+/// hexadecimal digits.
 ///
 /// # Errors
 /// Returns an error whose text is one sentence for the user. It names the line of the file if the
@@ -170,7 +170,7 @@ fn next_number(loaded: usize, path: &Path) -> Result<u8, Error> {
     )
 }
 
-/// Reads and checks the declaration in the text of a user's function, without compiling the
+/// Reads and checks the declaration in the text of a user's function. Does not compile the
 /// function.
 ///
 /// # Errors

@@ -1,5 +1,5 @@
-//! Loads the compiled libraries of functions. Libraries are never unloaded, because workers keep
-//! pointers to their code.
+//! Loads the compiled libraries of functions. Never unloads them, because workers keep pointers to
+//! their code.
 
 use std::path::Path;
 
@@ -9,10 +9,9 @@ use libloading::os::unix::{Library as Loaded, RTLD_LOCAL, RTLD_NOW};
 use crate::Error;
 use crate::compiler::Libraries;
 
-/// Type of the C function that runs the kernel over a batch of packets.
+/// C function that runs the kernel on a batch of packets.
 type RunBin = unsafe extern "C" fn(u32, *const BinCall);
-/// Type of the C function that returns 1 if the kernel can interleave the processing of several
-/// packets.
+/// C function that returns 1 if the kernel can process several packets interleaved.
 type Interleaves = extern "C" fn() -> u32;
 
 /// The loaded libraries of one function.

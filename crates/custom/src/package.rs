@@ -35,8 +35,8 @@ pub(crate) fn is_package(bytes: &[u8]) -> bool {
     bytes.starts_with(MAGIC)
 }
 
-/// Returns a text that identifies everything that libraries of packages depend on, besides the
-/// source. A package of another version is refused.
+/// Returns a text with everything except the source that the libraries of packages depend on. A
+/// package with another text is refused.
 fn version() -> String {
     format!("{} {:016x} {}", env!("CARGO_PKG_VERSION"), CustomText::digest(), std::env::consts::ARCH)
 }
@@ -107,7 +107,7 @@ impl<'a> Package<'a> {
         self.parts.iter().find(|(other, _)| *other == name).map(|(_, bytes)| *bytes)
     }
 
-    /// Returns a part that is a text.
+    /// Returns a part of the package that is a text.
     ///
     /// # Errors
     /// Returns an error if there is no such text.
@@ -118,8 +118,8 @@ impl<'a> Package<'a> {
         })
     }
 
-    /// Inspects the libraries that this machine supports, and stores them in the cache, from where
-    /// they can be loaded.
+    /// Inspects the libraries that this machine supports, and stores them in the cache. They are
+    /// then loaded from the cache.
     ///
     /// # Errors
     /// Returns an error if a library is missing or refused, or if the cache cannot be used.
@@ -150,7 +150,7 @@ impl<'a> Package<'a> {
     }
 }
 
-/// Returns the parts in the content of a package, or `None` if a length is wrong.
+/// Returns the parts of a package, or `None` if a length is wrong.
 fn unpack(mut content: &[u8]) -> Option<Vec<(&str, &[u8])>> {
     fn take<'a>(content: &mut &'a [u8]) -> Option<&'a [u8]> {
         let (length, rest) = content.split_first_chunk()?;

@@ -1,4 +1,4 @@
-//! Runs a kernel on a single packet outside the arena, which is the shared memory of all packets.
+//! Runs a kernel on a single packet outside the shared packet memory.
 
 use godwit_abi::{BUFFER_UNIT_BYTES, Descriptor, Outcome};
 use godwit_declare::Contract;
@@ -12,8 +12,8 @@ struct Unit {
     _bytes: [u8; BUFFER_UNIT_BYTES],
 }
 
-/// Runs a built-in kernel, compiled for the lowest x86-64 level, on one packet. `buffer` is the
-/// whole buffer of the packet, and `image` contains the tables of the function.
+/// Runs a built-in kernel on one packet. The kernel is compiled for the lowest x86-64 level.
+/// `buffer` is the whole buffer of the packet, and `image` contains the tables of the function.
 ///
 /// # Panics
 /// Panics if the frame does not lie within the buffer, or if the machine supports no x86-64 level.

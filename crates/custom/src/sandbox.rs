@@ -1,5 +1,5 @@
-//! Runs the C compiler, and the programs of `godwit test`, in an unprivileged child process. The
-//! child runs as another user if possible, with an empty environment and resource limits. System
+//! Runs the C compiler and the programs of `godwit test` in a child process without privileges. If
+//! possible, the child runs as another user, with an empty environment and resource limits. System
 //! calls that a compiler does not need fail.
 
 use std::os::unix::process::CommandExt;
@@ -61,12 +61,12 @@ const DENIED: &[libc::c_long] = &[
 pub(crate) enum Task {
     /// The child process compiles a text.
     Compiler,
-    /// The child process runs a kernel with sanitizers, which reserve a large address space.
+    /// The child runs a kernel with sanitizers, which reserve a large address space.
     Test,
 }
 
-/// Returns a command that runs `program` in the folder `folder`, to which the child process may
-/// write.
+/// Returns a command that runs `program` in the folder `folder`. The child process may write to the
+/// folder.
 pub(crate) fn command(program: &Path, folder: &Path, task: Task) -> Command {
     let mut command = Command::new(program);
     command.env_clear();
@@ -83,7 +83,7 @@ pub(crate) fn command(program: &Path, folder: &Path, task: Task) -> Command {
     command
 }
 
-/// Makes the user of the child process the owner of the folder.
+/// Makes the child process's user the owner of the folder.
 pub(crate) fn give(folder: &Path) -> std::io::Result<()> {
     // SAFETY: the call has no preconditions.
     match unsafe { libc::geteuid() } {
@@ -92,7 +92,7 @@ pub(crate) fn give(folder: &Path) -> std::io::Result<()> {
     }
 }
 
-/// Restricts the calling process. It is the child process, before it executes the compiler.
+/// Restricts the calling process, a child that will execute the compiler.
 fn restrict(task: Task, is_root: bool, filter: Option<&BpfProgram>) -> std::io::Result<()> {
     let check = |result: libc::c_int| if result == 0 { Ok(()) } else { Err(std::io::Error::last_os_error()) };
     let (memory_bytes, cpu_seconds) = match task {

@@ -1,5 +1,4 @@
-//! Reads files that decide which code runs. Only trusted users may have write access to these
-//! files.
+//! Reads files that decide which code runs. Only trusted users may write to these files.
 
 use std::fs;
 use std::io::Read;
@@ -12,15 +11,15 @@ use crate::Error;
 
 /// Bit of a file mode that lets everybody write to the file.
 const OTHERS_WRITE: u32 = 0o002;
-/// Permission bit that lets the group of a file write to the file.
+/// Permission bit that gives the group of a file write access.
 const GROUP_WRITE: u32 = 0o020;
-/// Permission bit of a folder that lets only the owner of a file delete the file.
+/// Permission bit of a folder in which only the owner of a file may delete it.
 const STICKY: u32 = 0o1000;
 /// Maximum size of a source file or of a package, in bytes.
 const BYTES_MAX: u64 = 64 << 20;
 
 /// Reads a file that decides which code runs. Refuses the file if any user except root and the
-/// current user may change it. Also refuses a symbolic link to a file outside its folder.
+/// current user may change it. Also refuses a symbolic link to a file in another folder.
 ///
 /// # Errors
 /// Returns [`Error::File`] if the file cannot be read, or [`Error::Refused`] if the file is not
@@ -58,13 +57,13 @@ pub fn read(path: &Path) -> Result<Vec<u8>, Error> {
     Ok(bytes)
 }
 
-/// Returns the SHA-256 of a file in hexadecimal digits, as `sha256sum` prints it.
+/// Returns the SHA-256 of a file in hexadecimal digits, like `sha256sum`.
 pub fn sha256(bytes: &[u8]) -> String {
     Sha256::digest(bytes).iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
-/// Returns the reason why a file or a folder is not trusted, if users other than root and the
-/// current user may write to it.
+/// Returns the reason why a file or folder is not trusted. Only root and the current user may have
+/// write access.
 pub(crate) fn distrust(metadata: &fs::Metadata) -> Option<String> {
     // SAFETY: the call has no preconditions.
     let own = unsafe { libc::geteuid() };
@@ -74,8 +73,8 @@ pub(crate) fn distrust(metadata: &fs::Metadata) -> Option<String> {
     others_write(metadata).then(|| "others may write it, and so change the code that runs".to_owned())
 }
 
-/// Returns whether users other than the owner may write to a file or a folder. Write access of the
-/// current user's group is allowed, because many systems give each user a separate group.
+/// Returns whether users other than the owner may write to a file or folder. The current user's
+/// group may write, because many systems give each user a separate group.
 fn others_write(metadata: &fs::Metadata) -> bool {
     // SAFETY: the call has no preconditions.
     let own = unsafe { libc::getegid() };

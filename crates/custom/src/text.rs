@@ -1,5 +1,4 @@
-//! Checks the source text of a user's function, and joins it with the C headers that all kernels
-//! use.
+//! Checks the source text of a user's function, and joins it with the C headers of kernels.
 
 use std::collections::BTreeSet;
 use std::convert::Infallible;
@@ -23,7 +22,7 @@ const REFUSED: &[(&str, &str)] = &[
     ("__constructor__", "code runs only for packets"),
 ];
 
-/// Checks that a source text contains nothing that a kernel must not contain. Returns the line
+/// Checks that a source text contains nothing that is forbidden in a kernel. Returns the line
 /// number and the description of the first problem.
 pub(crate) fn check(text: &str) -> Result<(), (usize, String)> {
     let mut depth = 0usize;
@@ -61,7 +60,7 @@ pub(crate) fn check(text: &str) -> Result<(), (usize, String)> {
     Ok(())
 }
 
-/// Returns whether a line uses `&&name` as an operand, which is the address of a label in GNU C.
+/// Returns whether a line uses `&&name`, the address of a label in GNU C.
 fn computed_label(line: &str) -> bool {
     line.match_indices("&&").any(|(at, _)| {
         let before = line[..at].trim_end().chars().last();
@@ -73,8 +72,7 @@ fn words(line: &str) -> impl Iterator<Item = &str> {
     line.split(|letter: char| !letter.is_ascii_alphanumeric() && letter != '_').filter(|word| !word.is_empty())
 }
 
-/// Returns the lines of a source text without comments and without the contents of string and
-/// character literals.
+/// Returns the lines of a source text without comments and without the contents of literals.
 pub(crate) fn code_lines(text: &str) -> Vec<String> {
     #[derive(PartialEq)]
     enum State {
@@ -127,15 +125,14 @@ pub(crate) fn code_lines(text: &str) -> Vec<String> {
     lines
 }
 
-/// Returns the source text for the CPU, with a loop that processes one packet after another. The
-/// reference library is compiled from this source text.
+/// Returns the source text of the reference library, whose loop processes packets one after
+/// another.
 pub(crate) fn reference(custom: &CustomText<'_>) -> String {
     let Ok(text) = custom.cpu(|_| Ok::<_, Infallible>(BTreeSet::new()));
     text.text
 }
 
-/// Returns the source text for the CPU that gopt takes as input. gopt makes the packet loop in this
-/// text interleave packets.
+/// Returns the source text that gopt transforms to interleave packets.
 pub(crate) fn plain(path: &Path, custom: &CustomText<'_>, compiler: &gopt::Compiler) -> Result<CpuText, Error> {
     let options = gopt::Options { name: "custom.c", compiler: compiler.clone(), ..gopt::Options::default() };
     let expensive = |text: &str| match gopt::expensive(text, &options) {
@@ -145,8 +142,8 @@ pub(crate) fn plain(path: &Path, custom: &CustomText<'_>, compiler: &gopt::Compi
     custom.cpu(expensive).map_err(|error| explain(path, custom, error))
 }
 
-/// Returns the source text with a packet loop that interleaves packets, as gopt has transformed it.
-/// Returns the text unchanged if the kernel has no loop for gopt.
+/// Returns the source text after gopt has made its packet loop interleave packets. Returns the text
+/// unchanged if the kernel has no loop for gopt.
 pub(crate) fn interleaved(
     path: &Path,
     custom: &CustomText<'_>,
@@ -161,7 +158,7 @@ pub(crate) fn interleaved(
 }
 
 /// Converts an error of gopt to an error for the user. If gopt refuses the user's text, the error
-/// names the line in the user's file.
+/// names the line.
 fn explain(path: &Path, custom: &CustomText<'_>, error: gopt::Error) -> Error {
     match error {
         gopt::Error::Refusal(refusal) if refusal.file == custom.file => {

@@ -1,20 +1,20 @@
-//! Contracts, which describe packet functions to the other parts of Godwit.
+//! Contracts describe packet functions to the other parts of Godwit.
 
 use std::ops::Range;
 
 use crate::HostUse;
 
-/// Contract of a packet function. It tells what the function reads and writes, and lists the
-/// verdicts and drop reasons of the function. The contract is generated from the declaration of the
-/// function. The function chain, the counters and the documentation use it.
+/// Contract of a packet function. It tells what the function reads and writes, and lists its
+/// verdicts and drop reasons. It is generated from the declaration of the function. The function
+/// chain, the counters and the documentation use it.
 #[derive(Clone, Copy, Debug)]
 pub struct Contract {
-    /// Name of the function, which is also the prefix of its counters. The folders, test vectors,
-    /// benchmark and documentation page have the same name.
+    /// Name of the function, and prefix of its counters. The folders, test vectors, benchmark and
+    /// documentation page have the same name.
     pub kind: &'static str,
     /// Summary of the function, in one sentence.
     pub summary: &'static str,
-    /// Number of the function's kernel, or `None` if all work runs on the CPU without a kernel.
+    /// Number of the function's kernel, or `None` if all work runs on the CPU.
     pub kernel: Option<u8>,
     /// Results that the function can return for a packet. `Outcome::verdict` is an index into this
     /// slice.
@@ -22,8 +22,8 @@ pub struct Contract {
     /// Reasons for which the function can drop a packet. `Outcome::reason` is an index into this
     /// slice.
     pub drops: &'static [Drop],
-    /// Names of the kinds of processing within the function, by number. An example is encapsulation
-    /// with a certain cipher.
+    /// Names of the kinds of processing within the function, such as encapsulation with a certain
+    /// cipher. The number of a kind is its index.
     pub variants: &'static [&'static str],
     /// Whether the function must see packets in arrival order on the CPU, for example to assign
     /// sequence numbers.
@@ -31,10 +31,10 @@ pub struct Contract {
     /// Capabilities of the function on the CPU, before and after the kernel.
     pub host: HostUse,
     /// Number of bytes at the start of the frame that the function may read, or [`Contract::ALL`]
-    /// for the whole frame. These bytes are copied to a device that has separate memory.
+    /// for the whole frame. A device with separate memory gets a copy of these bytes.
     pub reads_bytes: u16,
     /// Number of bytes at the start of the frame that the function may write. These bytes are
-    /// copied back from a device that has separate memory. The value is 0 if the function writes
+    /// copied back from a device with separate memory. The value is 0 if the function writes
     /// nothing, and at most `reads_bytes` otherwise. It is [`Contract::ALL`] if the function moves
     /// the start of the frame.
     pub writes_bytes: u16,
@@ -57,9 +57,9 @@ pub struct Contract {
 pub struct Verdict {
     /// Name of the verdict in function chains.
     pub name: &'static str,
-    /// Condition under which the function returns the verdict, in one sentence.
+    /// One sentence that tells when the function returns the verdict.
     pub sentence: &'static str,
-    /// Whether the function chooses the egress port (`Outcome::port`) of packets with this verdict.
+    /// Whether the function selects the egress port (`Outcome::port`) of packets with this verdict.
     pub chooses_port: bool,
 }
 
@@ -68,7 +68,7 @@ pub struct Verdict {
 pub struct Drop {
     /// Name of the drop reason. Its counter is called `<kind>_dropped_<name>`.
     pub name: &'static str,
-    /// Condition under which the function drops a packet for this reason, in one sentence.
+    /// One sentence that tells when the function drops a packet for this reason.
     pub sentence: &'static str,
 }
 
@@ -101,7 +101,7 @@ pub struct Counter {
 }
 
 impl Contract {
-    /// Value of `reads_bytes` and `writes_bytes` for whole frames of any length.
+    /// Value of `reads_bytes` and `writes_bytes` for the whole frame.
     pub const ALL: u16 = u16::MAX;
 
     /// Maximum number of counters that a kernel increments.
@@ -111,7 +111,7 @@ impl Contract {
     /// batches.
     pub const NO_KERNEL: u8 = u8::MAX;
 
-    /// Returns the kernel number for batches of packets of the function.
+    /// Returns the kernel number for the function's packet batches.
     pub fn bin_kernel(&self) -> u8 {
         self.kernel.unwrap_or(Self::NO_KERNEL)
     }

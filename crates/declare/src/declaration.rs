@@ -5,21 +5,20 @@ use crate::types::{Field, Scalar};
 /// Declaration of a packet function.
 #[derive(Clone, Debug)]
 pub struct Declaration {
-    /// Name of the function, which is the value of `kind` in the configuration and the prefix of
-    /// the function's counters and C names.
+    /// Name of the function: the value of `kind` in the configuration, and the prefix of the
+    /// function's counters and C names.
     pub name: String,
     /// Line of the C file on which the declaration begins.
     pub line: usize,
     /// Summary of the function, in one sentence.
     pub summary: String,
-    /// Standard or paper that the function implements. It may be empty.
+    /// Standard or paper that the function implements, or an empty text.
     pub spec: String,
-    /// Kernel number of a built-in function. Other functions get a number when Godwit starts.
+    /// Kernel number of a built-in function. Godwit numbers other functions at its start.
     pub number: Option<u8>,
-    /// Whether the function has a kernel, which runs on any processor. Otherwise, all work runs on
-    /// the CPU.
+    /// Whether the function has a kernel. Otherwise, all work runs on the CPU.
     pub has_kernel: bool,
-    /// First word of the binary image of the function's tables, in little-endian byte order.
+    /// First word of the function's table image, in little-endian byte order.
     pub magic: u32,
     /// Part of the frame that the function reads, from the start of the frame.
     pub reads: Extent,
@@ -31,12 +30,12 @@ pub struct Declaration {
     pub tailroom_bytes: u16,
     /// Whether the function must see packets in arrival order on the CPU.
     pub in_order: bool,
-    /// Capabilities of the function on the CPU, if this part is written in Rust.
+    /// Capabilities of the function on the CPU, if that part is written in Rust.
     pub host: HostUse,
-    /// How the threads of a device share the packets of this function.
+    /// How the threads of a device divide the packets of this function.
     pub form: Form,
-    /// Names of the kinds of processing within the function, by number. An example is encapsulation
-    /// with a certain cipher.
+    /// Names of the kinds of processing within the function, such as encapsulation with a certain
+    /// cipher. The number of a kind is its index.
     pub variants: Vec<String>,
     /// Results that the function can return for a packet. The number of a verdict is its index in
     /// this list.
@@ -44,23 +43,21 @@ pub struct Declaration {
     /// Reasons for which the function can drop a packet. The number of a drop reason is its index
     /// in this list.
     pub drops: Vec<DropDeclaration>,
-    /// Counters of the function, in addition to the counters of verdicts and drop reasons.
+    /// Counters of the function besides those of verdicts and drop reasons.
     pub counters: Vec<CounterDeclaration>,
     /// Numbers that C and Rust share.
     pub constants: Vec<Constant>,
-    /// Structs of the binary image of the function's tables, if Rust code of the function builds
-    /// this image.
+    /// Structs of the function's table image, if Rust code of the function builds the image.
     pub records: Vec<Record>,
     /// Parameters of the configuration.
     pub params: Vec<Param>,
     /// Tables that Godwit builds and that commands change.
     pub tables: Vec<Table>,
-    /// State that the function keeps for each flow, if any. One worker owns each flow and its
-    /// state.
+    /// State for each flow, if the function keeps any. One worker owns each flow and its state.
     pub flows: Option<Flows>,
     /// Resources that flows take and give back, such as ports.
     pub resources: Vec<Resource>,
-    /// Word with which the command line selects the commands of the function, such as `route`.
+    /// Word that selects the commands of the function on the command line, such as `route`.
     pub alias: Option<String>,
     /// Commands that the function implements in Rust.
     pub commands: Vec<Command>,
@@ -92,17 +89,17 @@ impl Extent {
 /// Capabilities of a function on the CPU, before and after its kernel.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct HostUse {
-    /// Whether the function reads, for each packet, the outcome of the previous function. Such a
+    /// Whether the function reads the outcome of the previous function for each packet. Such a
     /// function must be able to split, join or create packets, and must not need packets in arrival
     /// order.
     pub reads_previous: bool,
     /// Whether a device may run the next function before the CPU sees the results of this function.
-    /// The CPU then sees each packet descriptor after the last function, and only the verdict of
-    /// each outcome is valid.
+    /// The CPU then sees each packet descriptor only after the last function, and only the verdict
+    /// of each outcome is valid.
     pub continues_on_device: bool,
 }
 
-/// Tells how the threads of a work-group share a batch of packets.
+/// Tells how the threads of a work-group divide a batch of packets.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Form {
     /// Each thread processes whole packets.
@@ -110,8 +107,8 @@ pub enum Form {
     Lane,
     /// All threads of a work-group process one batch of packets together.
     Group,
-    /// Like [`Form::Group`], but the threads exchange words with each other. A device whose threads
-    /// cannot do this uses [`Form::Lane`].
+    /// Like [`Form::Group`], but the threads exchange words with each other. A device without this
+    /// ability uses [`Form::Lane`].
     Team,
 }
 
@@ -120,11 +117,11 @@ pub enum Form {
 pub struct VerdictDeclaration {
     /// Name of the verdict in function chains.
     pub name: String,
-    /// Condition under which the function returns the verdict, in one sentence.
+    /// One sentence that tells when the function returns the verdict.
     pub text: String,
-    /// Whether the function chooses the egress port of packets with this verdict.
+    /// Whether the function selects the egress port of packets with this verdict.
     pub chooses_port: bool,
-    /// Meaning of `Outcome::value` for this verdict. It is empty if the value is unused.
+    /// Meaning of `Outcome::value` for this verdict. The text is empty if the value is unused.
     pub value: String,
 }
 
@@ -133,7 +130,7 @@ pub struct VerdictDeclaration {
 pub struct DropDeclaration {
     /// Name of the drop reason in counters.
     pub name: String,
-    /// Condition under which the function drops a packet for this reason, in one sentence.
+    /// One sentence that tells when the function drops a packet for this reason.
     pub text: String,
 }
 
@@ -146,8 +143,8 @@ pub struct CounterDeclaration {
     pub unit: String,
     /// Description of the counter, in one sentence.
     pub text: String,
-    /// Verdict name and number of elements, for an array of counters. Packets and bytes with this
-    /// verdict are counted in the element at index `Outcome::value`.
+    /// Verdict name and number of elements, for an array of counters. The element at index
+    /// `Outcome::value` counts packets and bytes with this verdict.
     pub array: Option<(String, u32)>,
 }
 
@@ -173,21 +170,20 @@ pub struct Record {
     pub text: String,
     /// Fields of the struct in memory order.
     pub fields: Vec<Field>,
-    /// Whether the struct is valid if all its bytes are zero. The Rust struct then implements
-    /// `Default`.
+    /// Whether a struct of zeros is valid. The Rust struct then implements `Default`.
     pub has_default: bool,
 }
 
 /// A parameter in the configuration of a function.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Param {
-    /// Name of the parameter in the configuration and of its member in C.
+    /// Name of the parameter in the configuration and in C.
     pub name: String,
     /// Shape of the value.
     pub shape: ParamShape,
     /// Default value as text, or `None` if the configuration must contain the parameter.
     pub default: Option<String>,
-    /// Smallest and largest valid number, or `None` if all numbers are valid.
+    /// Minimum and maximum, or `None` if all numbers are valid.
     pub range: Option<(u64, u64)>,
     /// Meaning of the parameter.
     pub text: String,
@@ -200,9 +196,9 @@ pub enum ParamShape {
     Scalar(Scalar),
     /// IPv4 prefix. Its members in C are `name` and `name_mask`.
     Prefix4,
-    /// IPv6 prefix. Its members in C are `name[2]` and `name_mask[2]`.
+    /// IPv6 prefix. Its C members are `name[2]` and `name_mask[2]`.
     Prefix6,
-    /// List of values with a maximum number of elements. Its members in C are `name_count` and
+    /// List of values with a maximum number of elements. Its C members are `name_count` and
     /// `name[max]`.
     List(Scalar, u32),
 }
@@ -222,7 +218,7 @@ pub struct Table {
     pub row: Vec<Field>,
     /// Number of entries that the table must hold.
     pub capacity: u32,
-    /// Maximum number of different rows in a table for IPv4 prefixes.
+    /// Maximum number of different rows in a table of IPv4 prefixes.
     pub rows: u32,
     /// What the rates of a meter limit.
     pub unit: MeterUnit,
@@ -243,9 +239,9 @@ pub enum MeterUnit {
 pub enum Shape {
     /// Hash table that finds a row by its exact key.
     Exact,
-    /// Table that finds the row of the longest IPv4 prefix that contains an address.
+    /// Table that maps an address to the row of its longest IPv4 prefix.
     Lpm4,
-    /// Table that finds the row of the longest IPv6 prefix that contains an address.
+    /// Table that maps an address to the row of its longest IPv6 prefix.
     Lpm6,
     /// Array that finds a row by its index.
     Array,
@@ -291,8 +287,8 @@ pub struct Flows {
     pub text: String,
     /// Fields of a flow's key.
     pub key: Vec<Field>,
-    /// Fields of a second key, which identifies packets of the flow in the opposite direction. The
-    /// list is empty if flows have only one key.
+    /// Fields of a second key, for the flow's packets in the opposite direction. The list is empty
+    /// if flows have only one key.
     pub reverse: Vec<Field>,
     /// Fields of the state that the function keeps for a flow.
     pub row: Vec<Field>,
@@ -302,21 +298,21 @@ pub struct Flows {
     pub capacity: u32,
     /// Name and duration in seconds of each timer. A flow uses one timer at a time.
     pub timers: Vec<(String, u32)>,
-    /// Limit on the number of flows that have the same value in a key field, if any.
+    /// Optional limit on the number of flows with the same value in a key field.
     pub limit: Option<FlowLimit>,
 }
 
-/// Limit on the number of flows that have the same value in a key field.
+/// Limit on the number of flows with the same value in a key field.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FlowLimit {
     /// Name of the key field. All packets with the same value of this field go to one worker, which
-    /// counts the flows with this value.
+    /// counts their flows.
     pub by: String,
     /// Name of the parameter with the maximum number of flows.
     pub max: String,
 }
 
-/// Pool of pairs of an address and a port, which flows take and give back.
+/// Pool of pairs of an address and a port. A flow takes a pair and later gives it back.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Resource {
     /// Name of the resource.
@@ -325,15 +321,15 @@ pub struct Resource {
     pub addresses: String,
     /// First and last port of the pool.
     pub ports: (u16, u16),
-    /// Names of the address field and the port field in the key for packets of the opposite
-    /// direction. Each packet goes to the worker that owns the packet's port in the pool.
+    /// Names of the address field and the port field in the key of the opposite direction. Each
+    /// packet goes to the worker that owns its port in the pool.
     pub reverse: (String, String),
 }
 
 /// A command that the operator sends to a running function.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Command {
-    /// Name of the command, which follows the name of the function on the command line.
+    /// Name of the command, after the name of the function on the command line.
     pub name: String,
     /// Value of `command` in the request.
     pub request: String,
@@ -341,35 +337,35 @@ pub struct Command {
     pub text: String,
     /// Options of the command line.
     pub arguments: Vec<CommandArgument>,
-    /// Name of the field in the request that contains the rows, if the command sends rows.
+    /// Name of the request field that contains the rows, if the command sends rows.
     pub rows: Option<String>,
-    /// Names of the words of a row, on the command line or in a line of the `--file` file. If a row
-    /// has one word, the command line may contain several rows.
+    /// Names of the words of a row, on the command line or in a line of the `--file` file. The
+    /// command line may contain several rows only if a row has one word.
     pub words: Vec<String>,
     /// Whether a row of one word is sent as a text instead of an object.
     pub plain: bool,
-    /// Name of the TOML tables that contain the rows in the `--file` file, or `None` if each line
-    /// of the file is a row.
+    /// Name of the TOML tables with the rows in the `--file` file, or `None` if each line of the
+    /// file is a row.
     pub stanza: Option<String>,
     /// Whether the command accepts the option `--file`.
     pub file: bool,
-    /// Whether requests may contain cryptographic keys. If so, the text of a request is wiped from
+    /// Whether requests may contain cryptographic keys. The text of a request is then wiped from
     /// memory.
     pub secret: bool,
-    /// Sentence that is printed after success. `{}` is replaced by the number of rows, such as `3
+    /// Sentence that is printed after success. The number of rows replaces `{}`, such as `3
     /// routes`.
     pub done: String,
     /// Noun for a row, in the singular and in the plural.
     pub noun: (String, String),
-    /// Columns of the list that the command prints, if any. Other values follow the columns.
+    /// Columns of the list that the command prints. Other values follow the columns.
     pub columns: Vec<Column>,
     /// Name of the field in the reply that contains the list.
     pub list: Option<String>,
-    /// Name of the field in the reply that contains the total number of rows.
+    /// Name of the reply field that contains the total number of rows.
     pub total: Option<String>,
     /// Names of the fields that identify the next page of a list. The request for the next page
-    /// contains the values of these fields in the last row. There are no such fields if the list
-    /// has no pages.
+    /// contains the values of these fields in the last row. The list is empty if there are no
+    /// pages.
     pub page: Vec<String>,
     /// Whether the list is printed as lines of words instead of a table.
     pub lines: bool,
@@ -378,7 +374,7 @@ pub struct Command {
 /// Column of a printed list.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Column {
-    /// Name of the field in each row of the reply that the column shows.
+    /// Name of the field that the column shows for each row of the reply.
     pub key: String,
     /// Text that is printed for a missing value.
     pub absent: String,
@@ -387,8 +383,7 @@ pub struct Column {
 /// Option of a command.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CommandArgument {
-    /// Name of the option on the command line. It is also the name of the option's field in the
-    /// request.
+    /// Name of the option on the command line and in the request.
     pub name: String,
     /// Meaning of the option.
     pub text: String,
@@ -396,11 +391,11 @@ pub struct CommandArgument {
     pub number: bool,
     /// Whether the option has no value.
     pub flag: bool,
-    /// Whether the option belongs to each row instead of the whole request.
+    /// Whether each row has the option, instead of the whole request.
     pub in_row: bool,
     /// Whether the option is required.
     pub required: bool,
-    /// Default value of the option. It is empty if there is no default.
+    /// Default value of the option, or an empty text without a default.
     pub default: String,
 }
 
@@ -413,9 +408,9 @@ pub struct TestDeclaration {
     pub expect: String,
     /// Names of the ports. The number of a port is its index.
     pub ports: Vec<String>,
-    /// Names of the verdicts and drop reasons that the tables of the test make impossible.
+    /// Names of the verdicts and drop reasons that cannot occur with the tables of the test.
     pub unreached: Vec<String>,
-    /// TOML text of the keys `tables` and `params` in the test configuration.
+    /// TOML text of the keys `tables` and `params` in the configuration of the test.
     pub stanza: String,
 }
 
@@ -436,7 +431,7 @@ impl Declaration {
         if self.verdict(name).is_some() { format!("drop_{name}") } else { name.to_owned() }
     }
 
-    /// Returns whether Rust code of the function builds the binary image of its tables.
+    /// Returns whether Rust code of the function builds its table image.
     pub fn has_own_image(&self) -> bool {
         self.records.iter().any(|record| record.name == "image")
     }

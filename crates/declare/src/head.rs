@@ -16,7 +16,7 @@ pub(crate) struct Head<'a> {
     /// Name of the function.
     pub(crate) name: &'a str,
     /// Number of the line in the C file that contains the name of the function. The TOML text
-    /// begins on the next line.
+    /// begins in the next line.
     pub(crate) line: usize,
     /// TOML text.
     pub(crate) toml: &'a str,
@@ -66,7 +66,7 @@ pub(crate) fn check_field_name(name: &str, what: &str) -> Result<(), NameError> 
     }
 }
 
-/// Reserved words of C, C++ and OpenCL that must not be names of struct members.
+/// Reserved words of C, C++ and OpenCL, which are invalid names of struct members.
 const RESERVED: &[&str] = &[
     "alignas",
     "alignof",

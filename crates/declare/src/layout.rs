@@ -1,5 +1,4 @@
-//! Memory layout of structs and of the binary image of a function's tables. The layout follows the
-//! rules of C compilers.
+//! Memory layout of structs and table images, according to the rules of C compilers.
 
 use crate::contract::KernelCounters;
 use crate::declaration::{Declaration, Flows, Param, ParamShape, Record};
@@ -12,7 +11,7 @@ use crate::words::KeyWords;
 pub struct RecordLayout {
     /// Offset of each field, in bytes.
     pub offsets: Vec<usize>,
-    /// Size of the struct in bytes, including the padding at its end.
+    /// Size of the struct in bytes, including padding at its end.
     pub bytes: usize,
     /// Alignment, in bytes.
     pub align: usize,
@@ -40,8 +39,7 @@ impl RecordLayout {
         }
     }
 
-    /// Returns the layout of a table key or a table row. Fields may have padding between them,
-    /// which contains zeros.
+    /// Returns the layout of a table key or a table row. Padding between fields contains zeros.
     pub fn padded(fields: &[Field]) -> Self {
         Self::with(fields, &[])
     }
@@ -81,7 +79,7 @@ fn size(kind: &FieldType, records: &[Record]) -> (usize, usize) {
 
 /// Size of each table's header in a table image, in bytes.
 const TABLE_HEADER_BYTES: usize = 128;
-/// Size of the first fields of a table image in bytes: the magic number, a reserved word and the
+/// Size in bytes of the fixed start of a table image: the magic number, a reserved word and the
 /// image size.
 const HEADER_BYTES: usize = 16;
 /// Alignment of the parts of a table image, in bytes.
@@ -98,8 +96,8 @@ const PART_ALIGN_BYTES: usize = 64;
 pub struct ImageLayout {
     /// Offset of the parameters in the image, in bytes.
     pub params_offset: usize,
-    /// Layout of each parameter in the order of the declaration. Offsets count from the start of
-    /// the parameters.
+    /// Layout of each parameter in the order of declaration. Offsets count from the start of the
+    /// parameters.
     pub params: Vec<ParamLayout>,
     /// Size of the parameters in bytes.
     pub params_bytes: usize,
@@ -114,10 +112,10 @@ pub struct ImageLayout {
 /// Offsets of the members that a parameter has in C, in bytes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ParamLayout {
-    /// Offset of the first member, which is the length of a list, the address of a prefix, or any
-    /// other value.
+    /// Offset of the first member: the length of a list, the address of a prefix, or any other
+    /// value.
     pub first: usize,
-    /// Offset of the second member, which is the mask of a prefix or the elements of a list.
+    /// Offset of the second member: the mask of a prefix, or the elements of a list.
     pub second: usize,
 }
 
@@ -140,8 +138,8 @@ impl ImageLayout {
     }
 }
 
-/// Returns the layout of the parameters and their size in bytes. The struct of the parameters
-/// begins at a multiple of 8 bytes.
+/// Returns the layout of the parameters, and their size in bytes. The parameters start at a
+/// multiple of 8 bytes.
 fn params(params: &[Param]) -> (Vec<ParamLayout>, usize) {
     let mut end = 0usize;
     let mut layouts = Vec::new();
@@ -168,12 +166,12 @@ fn params(params: &[Param]) -> (Vec<ParamLayout>, usize) {
     (layouts, end.next_multiple_of(8))
 }
 
-/// Sizes of the bit fields in an entry of a packed hash table. In such a table, the key and the row
-/// fit into one 64-bit entry. An entry contains the row, two flags, and a part of the permuted key.
-/// The bucket number determines the rest of the key.
+/// Sizes of the bit fields in an entry of a packed hash table. An entry of 64 bits contains the
+/// row, two flags, and a part of the permuted key. The bucket number determines the rest of the
+/// key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Packing {
-    /// Half the number of bits in the permuted key. The permuted key is never shorter than the key.
+    /// Half the number of bits in the permuted key, which is never shorter than the key.
     pub half_bits: u32,
     /// Number of bits of a row.
     pub row_bits: u32,
@@ -182,15 +180,15 @@ pub struct Packing {
 }
 
 impl Packing {
-    /// Number of flag bits at the low end of an entry. One flag marks a valid entry. The other flag
-    /// marks an entry in the second bucket of its key.
+    /// Number of flag bits at the low end of an entry. The first flag marks a valid entry. The
+    /// second flag marks an entry in the second bucket of its key.
     pub const FLAG_BITS: u32 = 2;
-    /// Maximum of `bucket_bits_min`. At this value, the buckets occupy 512 KiB. Tables that need
-    /// more buckets are not packed.
+    /// Maximum of `bucket_bits_min`. Its buckets occupy 512 KiB. A table that needs more buckets is
+    /// not packed.
     const BUCKET_BITS_MIN_MAX: u32 = 14;
 
-    /// Returns the bit fields of a table's entries, or `None` if a key and a row do not fit into
-    /// one entry.
+    /// Returns the bit fields of a table's entries, or `None` if a key and a row do not fit into 64
+    /// bits.
     pub fn of(key: &[Field], row: &[Field]) -> Option<Self> {
         let bits = |fields: &[Field]| -> u32 {
             let bits = fields.iter().map(|field| match field.kind {
@@ -205,13 +203,13 @@ impl Packing {
         if half_bits > 31 {
             return None;
         }
-        // The bucket number replaces these bits of the key, so an entry does not contain them.
+        // The bucket number replaces these bits of the key.
         let needed = (2 * half_bits + row_bits + Self::FLAG_BITS).saturating_sub(64).max(8);
         (needed <= Self::BUCKET_BITS_MIN_MAX).then_some(Self { half_bits, row_bits, bucket_bits_min: needed })
     }
 
-    /// Returns how many low bits of an entry hold the row and the flags. The higher bits hold a
-    /// part of the key.
+    /// Returns the number of low bits in an entry that hold the row and the flags. The higher bits
+    /// hold a part of the key.
     pub fn rest_shift(&self) -> u32 {
         self.row_bits + Self::FLAG_BITS
     }
@@ -229,7 +227,7 @@ pub struct FlowLayout {
     pub key_offset: usize,
     /// Number of words of the key.
     pub key_words: usize,
-    /// Offset of the key for packets in the opposite direction, in bytes.
+    /// Offset in bytes of the key for packets in the opposite direction.
     pub reverse_offset: usize,
     /// Number of words of the second key.
     pub reverse_words: usize,
@@ -237,7 +235,7 @@ pub struct FlowLayout {
     pub row_offset: usize,
     /// Size of the row, in bytes.
     pub row_bytes: usize,
-    /// Size of the record, in bytes. It is a power of two or a multiple of 64.
+    /// Size of the record in bytes, a power of two or a multiple of 64.
     pub record_bytes: usize,
 }
 

@@ -2,19 +2,19 @@
 
 use crate::error::{TypeError, suggest};
 
-/// Type of a value of at most 16 bytes. A value is stored as one number, or as two numbers for an
-/// IPv6 address.
+/// Type of a value of at most 16 bytes. A value is stored as one number, and an IPv6 address as two
+/// numbers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Scalar {
-    /// Unsigned number of 1 to 64 bits. It is stored in 8, 16, 32 or 64 bits.
+    /// Unsigned number of 1 to 64 bits, stored in 8, 16, 32 or 64 bits.
     Unsigned(u8),
-    /// IPv4 address. It is stored as a number whose most significant byte is the first byte of the
-    /// address.
+    /// IPv4 address, stored as a number. The first byte of the address is the most significant
+    /// byte.
     Ipv4,
-    /// IPv6 address. It is stored as two 64-bit numbers, of which the first holds the upper half of
-    /// the address.
+    /// IPv6 address, stored as two 64-bit numbers. The first number holds the upper half of the
+    /// address.
     Ipv6,
-    /// Ethernet address of 48 bits. Its first byte is the most significant one.
+    /// Ethernet address of 48 bits. Its first byte is the most significant byte.
     Mac,
     /// Number of a network port. Files and commands use the name of the port instead.
     Port,
@@ -87,7 +87,7 @@ impl Scalar {
     }
 }
 
-/// Returns the name of the unsigned C type that has `bytes` bytes.
+/// Returns the unsigned C type of `bytes` bytes.
 pub(crate) fn c_unsigned(bytes: usize) -> &'static str {
     match bytes {
         1 => "gw_u8",

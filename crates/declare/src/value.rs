@@ -6,7 +6,7 @@ use crate::declaration::{Param, ParamShape};
 use crate::error::ValueError;
 use crate::types::Scalar;
 
-/// A stored value. It is one number, or two numbers for an IPv6 address.
+/// A stored value: one number, or two numbers for an IPv6 address.
 pub type Words = [u64; 2];
 
 /// Parses the text of a value. `ports` are the names of the configured ports.
@@ -69,7 +69,7 @@ pub fn format(scalar: Scalar, words: Words, ports: &[String]) -> String {
     }
 }
 
-/// Parses an IPv4 prefix. Returns its address and its length. Bits beyond the length must be zero.
+/// Parses an IPv4 prefix. Returns its address and its length. Bits after the length must be zero.
 ///
 /// # Errors
 /// Returns one sentence that names the valid form.
@@ -85,7 +85,7 @@ pub fn prefix4(text: &str) -> Result<(u32, u32), ValueError> {
     }
 }
 
-/// Parses an IPv6 prefix. Returns its address and its length. Bits beyond the length must be zero.
+/// Parses an IPv6 prefix. Returns its address and its length. Bits after the length must be zero.
 ///
 /// # Errors
 /// Returns one sentence that names the valid form.
@@ -101,7 +101,7 @@ pub fn prefix6(text: &str) -> Result<(u128, u32), ValueError> {
     }
 }
 
-/// Parses the text of a parameter. Returns its values in the order of its members in C.
+/// Parses the text of a parameter. Returns the values of its C members in their order.
 ///
 /// # Errors
 /// Returns one sentence that names the problem and the valid values.
@@ -151,7 +151,7 @@ fn unsigned(text: &str) -> Option<u64> {
     }
 }
 
-/// Parses an IPv4 address in dotted notation to a number. Returns `None` unless `bits` is 32.
+/// Parses an IPv4 address in dotted notation. Returns `None` unless `bits` is 32.
 fn dotted(text: &str, bits: u8) -> Option<u64> {
     (bits == 32).then(|| text.parse::<Ipv4Addr>().ok().map(|address| u32::from(address).into()))?
 }

@@ -1,30 +1,29 @@
-//! Converts table keys to sequences of 64-bit words, in which tables store and compare them.
+//! Converts table keys to sequences of 64-bit words, as tables store and compare them.
 
 use crate::types::{Field, FieldType, Scalar};
 use crate::value::Words;
 
-/// Part of a 64-bit word of a table key. It holds a field, or half of an IPv6 address.
+/// Part of a 64-bit word of a table key: a field, or half of an IPv6 address.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Part {
     /// Index of the field in the key.
     pub field: usize,
-    /// Index of the number within the field's value. Only the lower half of an IPv6 address has
-    /// index 1.
+    /// Index of the number within the field's value. It is 1 only for the lower half of an IPv6
+    /// address.
     pub word: usize,
-    /// Number of bits by which the value is shifted left in the word.
+    /// Position of the value's lowest bit in the word.
     pub shift: u32,
     /// Number of significant bits of the value.
     pub bits: u32,
 }
 
-/// Layout of a table key in 64-bit words. Each word is a list of parts. The fields fill each word
-/// from its low bits, and a field that does not fit begins the next word.
+/// Layout of a table key in 64-bit words. Each word is a list of parts. Fields fill a word from its
+/// low bits. A field that does not fit begins the next word.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct KeyWords(pub Vec<Vec<Part>>);
 
 impl KeyWords {
-    /// Distributes the fields of a table key over words. Fields that are arrays or structs are
-    /// omitted.
+    /// Distributes the fields of a table key over words, without arrays and structs.
     pub fn of(fields: &[Field]) -> Self {
         let mut words: Vec<Vec<Part>> = Vec::new();
         let mut used = 64;
@@ -61,7 +60,7 @@ impl KeyWords {
         self.0.iter().map(|parts| parts.iter().map(part).fold(0, |word, bits| word | bits)).collect()
     }
 
-    /// Extracts the value of each field from the words of a table key, as the inverse of
+    /// Extracts the value of each field from the words of a table key. It is the inverse of
     /// [`KeyWords::pack`].
     pub fn unpack(&self, words: &[u64]) -> Vec<Words> {
         let fields = self.0.iter().flatten().map(|part| part.field + 1).max().unwrap_or(0);
@@ -75,7 +74,6 @@ impl KeyWords {
     }
 }
 
-/// Returns the number of significant bits in each stored number of a type.
 fn word_bits(scalar: Scalar) -> u32 {
     scalar.bits().min(64)
 }

@@ -9,8 +9,8 @@ use godwit_io::synthetic::{Config, Generator, IpVersion, PayloadKind, Size, Tran
 use godwit_packet::{Arena, ArenaConfig, Batch, Layout, Steering};
 
 const BATCH_PACKETS: usize = 256;
-/// Number of packets in one run. The measurement consists of many short runs, so other processes on
-/// the machine disturb only some runs.
+/// Number of packets in one run. With many short runs, other processes on the machine disturb only
+/// some of them.
 const RUN_PACKETS: usize = 8 * BATCH_PACKETS;
 const RUNS: usize = 4000;
 
@@ -46,7 +46,7 @@ fn print(name: &str, ns: f64) {
 }
 
 /// Returns the time per packet in nanoseconds, measured for one of `workers` workers in the fastest
-/// run. The time includes allocating a buffer, generating the packet, and freeing the buffer.
+/// run. The time includes buffer allocation, packet generation and buffer release.
 fn measure(config: &Config, layout: Layout, workers: usize) -> Result<f64, Box<dyn std::error::Error>> {
     let arena = ArenaConfig { layout, packets: 1024, ..ArenaConfig::default() };
     let mut region = Arena::new(arena, 1)?.split().remove(0);

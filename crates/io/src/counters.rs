@@ -1,8 +1,7 @@
-//! Counters of a port. One table declares the name, the unit and the description of each counter.
-//! The struct [`PortCounters`], which holds the values, is generated from this table.
+//! Counters of a port. One table declares the name, the unit and the description of each counter. A
+//! macro generates the struct [`PortCounters`] from this table.
 
-/// Declaration of one counter. The metrics and the documentation of the counters are generated from
-/// it.
+/// Declaration of one counter.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct CounterSpec {
     /// Name of the counter, unique within a port.
@@ -123,7 +122,7 @@ impl PortCounters {
         counters
     }
 
-    /// Returns the number of packets that reached the port but were not passed to a worker.
+    /// Returns the number of packets that reached the port but no worker.
     pub fn skipped(&self) -> u64 {
         self.missed
             + self.truncated

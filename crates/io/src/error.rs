@@ -3,8 +3,7 @@
 use std::io;
 use std::path::{Path, PathBuf};
 
-/// A failed operation of a port. A malformed packet is not an error, because the port counts and
-/// skips it.
+/// A failed operation of a port. A malformed packet is not an error. The port counts and skips it.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
     /// A key of the configuration has an invalid value.
@@ -17,8 +16,8 @@ pub enum Error {
         /// Problem with the value, and the valid values.
         reason: String,
     },
-    /// A value in the configuration cannot be parsed. The error contains one sentence, and the
-    /// parser of the configuration file adds the line number.
+    /// A value in the configuration cannot be parsed. The error contains one sentence. The
+    /// configuration parser adds the line number.
     #[error("{0}")]
     Value(String),
     /// The operating system refused an operation.
@@ -29,7 +28,7 @@ pub enum Error {
         /// Error of the operating system.
         source: io::Error,
     },
-    /// The device or interface of a port cannot do what the configuration requires. The error
+    /// The device or network interface cannot do what the configuration requires. The error
     /// contains one sentence.
     #[error("{0}")]
     Port(String),
@@ -91,8 +90,7 @@ pub enum Error {
         /// Byte offset of the truncated record in the file.
         offset: u64,
     },
-    /// A network device or its driver does not support a required operation, or the operation
-    /// failed.
+    /// A network device does not support a required operation, or the operation failed.
     #[error("{device}: {what}: {reason}")]
     Device {
         /// Name of the device.

@@ -7,29 +7,30 @@ use godwit_packet::{Arena, ArenaConfig, Batch, Steering};
 use crate::pcap;
 use crate::synthetic::{Config, Generator};
 
-/// Reads arbitrary bytes as a capture file. Checks that the reader does not panic and that it frees
-/// all packet buffers.
+/// Reads arbitrary bytes as a capture file. The reader must not panic, and it must free all packet
+/// buffers.
 pub fn pcap_read(bytes: &[u8]) {
     let config = ArenaConfig { packets: 32, ..ArenaConfig::default() };
     let arena = Arena::new(config, 1).expect("every machine has memory for 32 buffers");
     let Some(mut region) = arena.split().pop() else { return };
     let (packets, error) = pcap::read_bytes(bytes.to_vec(), &mut region);
     assert_eq!(region.allocated(), 0);
-    // A record of a capture file contains a frame and more than 12 other bytes. A file of n bytes
-    // therefore contains at most n / 13 packets.
+    // Each record takes at least 13 bytes in the file. A file of n bytes therefore contains at most
+    // n / 13 packets.
     assert!(packets <= bytes.len() as u64 / 13, "{packets} packets from {} bytes", bytes.len());
     if let Some(error) = error {
         assert!(error.to_string().starts_with("memory: "), "{error}");
     }
 }
 
-/// Generates packets by a configuration in TOML. The packets have the configured lengths, and are
-/// valid: the parser finds their addresses.
+/// Generates packets for a configuration in TOML. Checks the lengths of the packets and that the
+/// parser accepts them.
 pub fn generate(data: &[u8]) {
     const PACKETS: usize = 64;
     let Ok(text) = std::str::from_utf8(data) else { return };
     let Ok(config) = toml::from_str::<Config>(text) else { return };
-    // Many flows take memory, and files are not part of the input.
+    // Configurations with many flows would take too much memory. Files are not part of the fuzz
+    // input.
     if config.flows > 4096 || config.patterns.is_some() || config.load.is_some() {
         return;
     }

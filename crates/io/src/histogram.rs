@@ -1,5 +1,5 @@
-//! Histogram of durations. It has a fixed size, and adding an entry costs a few instructions. Its
-//! quantiles are accurate to 3 %.
+//! Histogram of durations. It has a fixed size, and adding an entry is fast. Its quantiles are
+//! accurate to 3 %.
 
 mod shared;
 
@@ -10,8 +10,8 @@ const STEPS: usize = 32;
 const STEPS_BITS: u32 = STEPS.trailing_zeros();
 const BUCKETS: usize = STEPS * (64 - STEPS_BITS as usize + 1);
 
-/// Histogram of integer values. Each value below 32 has its own bucket. Above 32, each range
-/// between two powers of two is divided into 32 buckets.
+/// Histogram of integer values. Each value below 32 has its own bucket. Each larger range from 2^n
+/// to 2^(n+1) is divided into 32 buckets.
 #[derive(Clone, Debug)]
 pub struct Histogram {
     counts: Vec<u64>,
@@ -58,8 +58,8 @@ impl Histogram {
         bucket.map_or(self.max, upper_bound).min(self.max)
     }
 
-    /// Returns the entries that were added since `earlier`, an earlier copy of this histogram. The
-    /// largest of them is accurate to 3 %.
+    /// Returns a histogram of only the entries that were added since `earlier`, an older copy of
+    /// this histogram. The maximum of the result is accurate to 3 %.
     pub fn since(&self, earlier: &Self) -> Self {
         let counts: Vec<u64> =
             self.counts.iter().zip(&earlier.counts).map(|(count, earlier)| count.saturating_sub(*earlier)).collect();
@@ -72,9 +72,9 @@ impl Histogram {
         }
     }
 
-    /// Returns the number of entries that are at most each of `bounds`, which grow. The result is
-    /// exact for bounds that are powers of two minus one. Other bounds are rounded down to the end
-    /// of a bucket.
+    /// Returns, for each bound in `bounds`, the number of entries that are at most the bound. The
+    /// bounds are in ascending order. A bound is rounded down to the end of a bucket, unless it is
+    /// a power of two minus one.
     pub fn cumulative(&self, bounds: &[u64]) -> Vec<u64> {
         let (mut bucket, mut count) = (0, 0);
         let mut up_to = |bound: u64| {

@@ -42,16 +42,15 @@ pub use counters::{CounterKind, CounterSpec, PortCounters, RECEIVE_COUNTERS, TRA
 pub use error::Error;
 pub use histogram::{Histogram, SharedHistogram};
 
-/// Parameters of a receive queue. They name the port and the worker of the queue, and select the
-/// packets that belong to this worker.
+/// Parameters of a receive queue, which delivers packets of one port to one worker.
 #[derive(Clone)]
 pub struct QueueContext {
-    /// Index of the port. The receive queue writes it to [`Descriptor::port`] of each packet.
+    /// Index of the port. The receive queue stores it in [`Descriptor::port`] of each packet.
     pub port: u8,
     /// Index of the worker that owns the queue.
     pub worker: usize,
-    /// Selects the worker that processes a packet. In a software port, such as a packet generator,
-    /// every queue reads all packets and returns only the packets for its worker.
+    /// Selects the worker that processes a packet. Each queue of a packet generator produces all
+    /// packets and returns only the packets for its worker.
     pub steering: Arc<Steering>,
 }
 
@@ -81,30 +80,30 @@ pub trait Receive: Send {
     /// has then ended. Earlier calls have returned all packets before the failure.
     fn receive(&mut self, region: &mut Region, batch: &mut Batch, packets_max: usize) -> Result<Received, Error>;
 
-    /// Returns a lower bound for the sequence numbers of all later packets. The bound is `u64::MAX`
-    /// after the queue has ended.
+    /// Returns a lower bound for the sequence numbers of the packets that follow. After the last
+    /// packet, the bound is `u64::MAX`.
     fn sequence_next(&self) -> u64;
 
     /// Returns the counters of the queue.
     fn counters(&self) -> PortCounters;
 
-    /// Returns whether the queue belongs to a live port, such as a NIC, which ends only after
-    /// [`LivePort::stop`](live::LivePort::stop).
+    /// Returns whether the queue belongs to a live port, such as a NIC. Such a queue ends only
+    /// after [`LivePort::stop`](live::LivePort::stop).
     ///
-    /// When the program stops, the worker receives all packets that a live queue still holds. It
-    /// receives no more packets from queues of files and generators.
+    /// When the program stops, workers still receive the packets that wait in live queues, but no
+    /// packets from files and generators.
     fn is_live(&self) -> bool {
         false
     }
 
-    /// Returns the MAC address of the port's interface. Returns `None` if other machines do not
-    /// address their frames to such an interface, as in a capture.
+    /// Returns the MAC address of the port's network interface, or `None` if the port is not an
+    /// interface, as with a capture file.
     fn station(&self) -> Option<MacAddress> {
         None
     }
 
-    /// Returns a file descriptor that becomes readable when packets arrive, or `None` if the port
-    /// has no such descriptor. A worker without work sleeps until the descriptor becomes readable.
+    /// Returns a file descriptor that becomes readable when packets arrive, or `None` if there is
+    /// none. An idle worker sleeps until the descriptor becomes readable.
     fn wakes(&self) -> Option<BorrowedFd<'_>> {
         None
     }
@@ -125,8 +124,7 @@ impl AsRef<Descriptor> for Departure {
     }
 }
 
-/// Queue that sends the packets of one worker to one port. Only one thread uses the queue. This
-/// thread is the worker, or a thread that sends packets for the worker.
+/// Queue that sends the packets of one worker to one port. Only one thread uses the queue.
 pub trait Transmit: Send {
     /// Sends `packets`, which are in the order of their arrival at the worker. The queue takes over
     /// all buffers. It frees the buffer of each sent packet, or hands the buffer over to the port.
@@ -139,9 +137,8 @@ pub trait Transmit: Send {
     /// buffers are freed in this case too.
     fn transmit(&mut self, buffers: &mut Outgoing<'_>, packets: &[Departure]) -> Result<usize, Error>;
 
-    /// Continues to send accepted packets, and frees the buffers of packets that the port has sent.
-    /// The worker calls this method in each iteration of its loop, even if it has no packets to
-    /// send.
+    /// Continues to send accepted packets, and frees the buffers of sent packets. The worker calls
+    /// this method in each iteration of its loop.
     ///
     /// # Errors
     /// Returns an error if the destination of the packets failed.
@@ -152,9 +149,8 @@ pub trait Transmit: Send {
     /// Reports that this worker has sent or dropped all of its packets with a sequence number below
     /// `sequence`.
     ///
-    /// A port that merges the packets of several workers needs this report to write packets in
-    /// order. The worker calls this method often, so the method returns quickly if nothing changed.
-    /// In the last call, `sequence` is `u64::MAX`.
+    /// A port that merges packets of several workers in order needs this report. The worker calls
+    /// this method often, so the method must be fast. In the last call, `sequence` is `u64::MAX`.
     ///
     /// # Errors
     /// Returns an error if the destination of the packets failed.

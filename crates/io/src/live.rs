@@ -38,17 +38,15 @@ pub struct ArenaNeeds {
     /// Minimum headroom of a received frame, in bytes.
     pub headroom_bytes: usize,
     /// Minimum and maximum distance in bytes between the starts of two adjacent buffers. Both are
-    /// powers of two. If they are given, all buffers have the same size. The value is `None` if the
-    /// port copies frames or accepts buffers at any distance.
+    /// powers of two. All buffers then have the same size. The value is `None` if the port accepts
+    /// any distance.
     pub slot_bytes: Option<(usize, usize)>,
     /// Number of bytes before each buffer that are reserved for the port's driver. The number is a
     /// multiple of 128. If it is not 0, all buffers have the same size.
     pub prefix_bytes: usize,
-    /// Number of bytes that the port's driver may leave free in front of a frame, in addition to
-    /// the headroom.
+    /// Number of bytes that the port's driver may leave unused between the headroom and a frame.
     pub driver_bytes: usize,
-    /// Number of buffers that the port holds for each worker, in addition to the buffers of packets
-    /// that workers process.
+    /// Number of buffers that the port itself holds for each worker.
     pub buffers: usize,
 }
 
@@ -57,16 +55,16 @@ pub struct ArenaNeeds {
 pub struct LiveContext<'a> {
     /// Name of the port in the configuration.
     pub name: &'a str,
-    /// Index of the port. The port's queues write it to [`Descriptor::port`] of each packet.
+    /// Index of the port. The port's queues store it in [`Descriptor::port`] of each packet.
     pub port: u8,
     /// Number of workers. The port must have one queue for each worker.
     pub workers: usize,
-    /// Whether packets are received from the port. Otherwise, the port only sends packets.
+    /// Whether the port receives packets. Otherwise, the port only sends packets.
     pub receives: bool,
-    /// Memory of all packets. The port may register the whole memory with a driver. The memory
-    /// stays mapped until all clones of this handle are dropped.
+    /// Memory of all packets. The port may register it with a driver. The memory stays mapped until
+    /// the last clone of this handle is dropped.
     pub arena: &'a ArenaHandle,
-    /// Range of bytes in the packet memory that belongs to each worker.
+    /// Byte range of each worker in the packet memory.
     pub regions: &'a [Range<usize>],
     /// Distance in bytes between the starts of two adjacent buffers. The value is `None` if buffers
     /// have different sizes.
@@ -107,9 +105,8 @@ pub trait Live: Debug + Send + Sync {
         Ok(())
     }
 
-    /// Returns whether the port also accepts frames to other stations. Returns `None` if the
-    /// configuration leaves this to the function chain: a router then accepts only frames to
-    /// itself.
+    /// Returns whether the port also accepts frames to other stations. With `None`, the function
+    /// chain decides. A router then accepts only frames to itself.
     fn promiscuous(&self) -> Option<bool> {
         Some(true)
     }
@@ -122,13 +119,14 @@ pub trait Live: Debug + Send + Sync {
     fn open(&self, context: &LiveContext<'_>) -> Result<Arc<dyn LivePort>, Error>;
 }
 
-/// An open port that uses a NIC or a kernel network interface. When the port and its queues are
-/// dropped, the port detaches its XDP program and releases its device.
+/// An open port that uses a NIC or a kernel network interface. It releases the device when the port
+/// and all queues are dropped.
 pub trait LivePort: Send + Sync {
-    /// Gives the buffers of a worker to the port, before the queues of the worker are created.
+    /// Gives the buffers of a worker to the port.
     ///
-    /// The program calls this method once per worker, even if the port is used only to send
-    /// packets. Some drivers must fill their receive rings before any other step.
+    /// The program calls this method once per worker before it creates the worker's queues. It does
+    /// so even if the port only sends packets, because some drivers must fill their receive rings
+    /// first.
     ///
     /// # Errors
     /// Returns an error if the worker has too few buffers, or if the device does not start.
@@ -137,7 +135,7 @@ pub trait LivePort: Send + Sync {
     }
 
     /// Creates the receive queue of worker `context.worker`. The program calls this method once per
-    /// worker. It does not call the method if the port is used only to send packets.
+    /// worker if the port receives packets.
     ///
     /// # Errors
     /// Returns an error if the queue cannot be set up.
@@ -149,11 +147,11 @@ pub trait LivePort: Send + Sync {
     /// Returns an error if the queue cannot be set up.
     fn transmitter(&self, worker: usize) -> Result<Box<dyn Transmit>, Error>;
 
-    /// Stops the reception of packets. Packets that arrive later stay in the kernel or on the wire.
-    /// Each receive queue ends when it is empty.
+    /// Stops the reception of packets. The port ignores packets that arrive later. Each receive
+    /// queue ends when it is empty.
     fn stop(&self);
 
-    /// Checks the state of the link and the addresses of the machine. The control thread calls this
+    /// Checks the link and the addresses of the network interface. The control thread calls this
     /// method about ten times a second.
     ///
     /// Returns the events since the last call.
@@ -161,7 +159,7 @@ pub trait LivePort: Send + Sync {
         Vec::new()
     }
 
-    /// Returns whether the link is up. Returns `None` if the port does not know it.
+    /// Returns whether the link is up, or `None` if the port does not know.
     fn is_up(&self) -> Option<bool> {
         None
     }
@@ -170,12 +168,10 @@ pub trait LivePort: Send + Sync {
     fn counters(&self) -> PortCounters;
 }
 
-/// Converts received frames into packets. All ports that use a NIC or a kernel network interface
-/// share this code.
+/// Converts received frames into packets. All live ports use this code.
 ///
-/// The sequence number of a packet is its arrival time in nanoseconds, increased if necessary to be
-/// unique within the worker. The packets of several workers can therefore be merged in arrival
-/// order.
+/// The sequence number of a packet is its arrival time in nanoseconds, made unique within the
+/// worker. Packets of several workers can therefore be merged in arrival order.
 #[derive(Clone)]
 pub struct Arrivals {
     context: QueueContext,
@@ -192,22 +188,22 @@ impl Arrivals {
         arrivals
     }
 
-    /// Reads the clock. A receive queue calls this method once per call of [`Receive::receive`],
-    /// because one reading is accurate enough for all packets of the call.
+    /// Reads the clock. A receive queue calls this method once per batch, and all packets of the
+    /// batch get the same arrival time.
     pub fn read_clock(&mut self) {
         self.now_ns = self.clock.now_ns();
         self.sequence = self.sequence.max(self.now_ns);
     }
 
-    /// Appends a packet to the batch. Computes the flow hash from the frame, and sets the port, the
-    /// sequence number and the arrival time of the packet.
+    /// Appends a packet to the batch. Sets the packet's flow hash, port, sequence number and
+    /// arrival time.
     #[inline]
     pub fn push(&mut self, region: &Region, mut descriptor: Descriptor, batch: &mut Batch) {
         descriptor.flow_hash = self.context.steering.flow_hash(&godwit_wire::parse(region.frame(&descriptor)));
         self.push_hashed(descriptor, batch);
     }
 
-    /// Appends a packet to the batch as [`push`](Arrivals::push) does, but keeps the flow hash that
+    /// Appends a packet to the batch like [`push`](Arrivals::push), but keeps the flow hash that
     /// the caller has set.
     #[inline]
     pub fn push_hashed(&mut self, mut descriptor: Descriptor, batch: &mut Batch) {
@@ -216,11 +212,11 @@ impl Arrivals {
         self.sequence += 1;
     }
 
-    /// Appends packets whose frames a device has written into buffers that the port holds
+    /// Appends packets whose frames a device has written into the port's buffers
     /// ([`Region::arrived_each`]).
     ///
-    /// Returns the number of appended packets. The function stops at the first frame that is not in
-    /// a buffer of the port.
+    /// Returns the number of appended packets. Stops at the first frame that is not in a buffer of
+    /// the port.
     #[inline(always)]
     pub fn push_arrived<T>(
         &mut self,
@@ -249,7 +245,7 @@ impl Arrivals {
         count
     }
 
-    /// Returns a lower bound of the sequence numbers of all later packets, for
+    /// Returns a lower bound for the sequence numbers of the packets that follow, for
     /// [`Receive::sequence_next`].
     pub fn sequence_next(&self) -> u64 {
         self.sequence
@@ -265,21 +261,20 @@ pub struct Arrived {
     pub head: u16,
     /// Length of the frame in bytes.
     pub length: u16,
-    /// Symmetric Toeplitz hash of the packet's addresses and ports, or `None` if the device does
-    /// not compute it.
+    /// Symmetric Toeplitz hash of the packet's IP addresses and transport ports, or `None` if the
+    /// device does not compute it.
     pub flow_hash: Option<u32>,
 }
 
-/// Counters of a queue. The thread that uses the queue writes the counters, and other threads can
-/// read them at any time.
+/// Counters of a queue. The thread that uses the queue writes them, and any thread can read them.
 #[derive(Debug, Default)]
 pub struct SharedCounters {
     values: [AtomicU64; PortCounters::COUNT],
 }
 
 impl SharedCounters {
-    /// Makes new values of the counters visible to other threads. Only the thread that uses the
-    /// queue calls this method.
+    /// Publishes new values of the counters to other threads. Only the thread that uses the queue
+    /// calls this method.
     #[inline]
     pub fn publish(&self, counters: &PortCounters) {
         for (value, (_, counted)) in self.values.iter().zip(counters.iter()) {

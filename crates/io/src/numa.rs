@@ -2,8 +2,8 @@
 
 use std::fs;
 
-/// Returns the NUMA node of the page that contains `address`. Returns `None` if the kernel reports
-/// no node, or if no code has accessed the page yet.
+/// Returns the NUMA node of the memory page at `address`. Returns `None` if the node is unknown, or
+/// if the page is not allocated yet.
 pub(crate) fn node_of_memory(address: usize) -> Option<usize> {
     let page = address & !4095;
     let mut pages = [page as *mut libc::c_void];
@@ -24,8 +24,7 @@ pub(crate) fn node_of_memory(address: usize) -> Option<usize> {
     if result != 0 { None } else { usize::try_from(status[0]).ok() }
 }
 
-/// Returns the processor cores on which this process may run. Each entry contains the core and its
-/// NUMA node.
+/// Returns the processor cores on which this process may run, each with its NUMA node.
 pub(crate) fn nodes_of_cores() -> Vec<(usize, usize)> {
     let status = fs::read_to_string("/proc/self/status").unwrap_or_default();
     let allowed = status.lines().find_map(|line| line.strip_prefix("Cpus_allowed_list:")).map(list).unwrap_or_default();

@@ -1,7 +1,6 @@
-/* Layout of the search image, the byte array that holds the compiled patterns. Offsets are in bytes
- * from the start of the image, and numbers are little-endian. `src/image.rs` writes the image and
- * describes each word.
- */
+/* Layout of the search image, a byte array with the compiled patterns. Offsets are in bytes from
+ * the start of the image, and numbers are little-endian. `src/image.rs` writes the image and
+ * describes each word. */
 #ifndef GODWIT_LITERAL_IMAGE_H
 #define GODWIT_LITERAL_IMAGE_H
 

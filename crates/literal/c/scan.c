@@ -27,9 +27,8 @@
 #define AHEAD 8u
 #define FOLD  0x20202020u
 
-/* Reports a match: the number of the pattern, and the offset after the last matching byte. Returns
- * 0 to end the search.
- */
+/* Reports a match: the number of the pattern, and the text offset after it. Returns 0 to end the
+ * search. */
 typedef int (*gw_literal_found)(void *context, uint32_t pattern, uint64_t end);
 
 struct list {
@@ -63,8 +62,7 @@ static inline uint64_t load8(const uint8_t *at)
     return value;
 }
 
-/* Returns the eight bytes of the text that start at offset `at`. Bytes after the end of the text
- * are zero. */
+/* Returns the eight text bytes from offset `at`. Bytes after the end of the text are zero. */
 static inline uint64_t text8(const struct scan *s, uint64_t at)
 {
     if (at + 8 <= s->length) {
@@ -77,8 +75,7 @@ static inline uint64_t text8(const struct scan *s, uint64_t at)
     return value;
 }
 
-/* Returns the eight bytes of the text that start at offset `at - back`. Bytes outside the text
- * are zero. */
+/* Returns the eight text bytes from offset `at - back`. Bytes outside the text are zero. */
 static inline uint64_t around8(const struct scan *s, uint64_t at, uint32_t back)
 {
     return at >= back ? text8(s, at - back) : text8(s, 0) << ((back - at) * 8);
@@ -106,9 +103,8 @@ static int compare(const struct scan *s, uint32_t id, uint64_t start)
     return s->found(s->context, id, start + length);
 }
 
-/* Compares a whole pattern with the text. A short part of the pattern, its window, is already known
- * to match at offset `at`.
- */
+/* Compares a whole pattern with the text. Its window, a short part of the pattern, already matches
+ * at offset `at`. */
 static inline int confirm(const struct scan *s, const struct gw_literal_group *g, uint32_t entry,
                           uint64_t at)
 {
@@ -119,9 +115,8 @@ static inline int confirm(const struct scan *s, const struct gw_literal_group *g
     return compare(s, load4(s->image + g->ids_at + (uint64_t)entry * 4), at - position);
 }
 
-/* Compares the text around offset `at` with the entries from `begin` to `end`. Each entry holds
- * eight consecutive bytes of a pattern.
- */
+/* Compares the text at offset `at` with the entries from `begin` to `end`. Each entry holds eight
+ * bytes of a pattern. */
 static int bucket(const struct scan *s, const struct gw_literal_group *g, uint32_t begin,
                   uint32_t end, uint64_t at)
 {
@@ -154,9 +149,8 @@ static int bucket(const struct scan *s, const struct gw_literal_group *g, uint32
     return 1;
 }
 
-/* Checks the text positions at which the filter found a possible match for one group of patterns.
- * The positions in `list` are relative to the text offset `base`.
- */
+/* Checks the text positions at which the filter found a possible match for a pattern group. The
+ * positions in `list` count from the text offset `base`. */
 static int verify(const struct scan *s, uint32_t number, const struct list *list, uint64_t base)
 {
     const struct gw_literal_group *g = &s->head->group[number];
@@ -179,9 +173,8 @@ static int verify(const struct scan *s, uint32_t number, const struct list *list
 }
 
 #ifdef GW_AVX512
-/* Looks up the 16 bits of `table` whose indices are in `index`. For each bit that is set, appends
- * its text position to `list`.
- */
+/* Looks up the 16 bits of `table` with the indices `index`. For each set bit, appends its text
+ * position to `list`. */
 static inline void probe(const uint8_t *table, __m512i index, uint32_t at, struct list *list)
 {
     __m512i words = _mm512_i32gather_epi32(_mm512_srli_epi32(index, 5), (const int *)table, 4);
@@ -197,8 +190,7 @@ static inline void probe(const uint8_t *table, __m512i index, uint32_t at, struc
 #endif
 
 /* Looks up 64 text positions in the bit tables, and appends those with a possible match to lists.
- * `bytes` points to the text at offset `at`. At least AHEAD bytes after the 64 positions must be
- * readable.
+ * `bytes` points to the text at offset `at`. AHEAD bytes after the 64 positions must be readable.
  */
 static inline void filter_step(const struct scan *s, const uint8_t *bytes, uint32_t at, int is_long,
                                int is_medium, struct list *longs, struct list *mediums)
@@ -241,9 +233,8 @@ static inline void filter_step(const struct scan *s, const uint8_t *bytes, uint3
 #endif
 }
 
-/* Checks the hits of the first table against the tables of groups 0 and 1, which hold the longest
- * patterns. Appends the remaining hits to the list of each group.
- */
+/* Checks the hits of the first table against the tables of groups 0 and 1. Appends the remaining
+ * hits to the list of each group. */
 static void second_tables(const struct scan *s, uint64_t base, const struct list *longs,
                           struct list *eight, struct list *four)
 {
@@ -261,9 +252,8 @@ static void second_tables(const struct scan *s, uint64_t base, const struct list
     }
 }
 
-/* Searches a block for patterns of one to three bytes. These patterns are divided into buckets. For
- * each byte value, tables contain the mask of the buckets that may match.
- */
+/* Searches a block for patterns of one to three bytes. The patterns are divided into buckets.
+ * Tables map each byte value to the buckets that may match. */
 static int short_block(const struct scan *s, uint64_t base, uint64_t end)
 {
     const uint8_t *tables = s->image + s->head->short_at;
@@ -285,7 +275,7 @@ static int short_block(const struct scan *s, uint64_t base, uint64_t end)
     return 1;
 }
 
-/* Searches one block of the text, which starts at offset `base`. */
+/* Searches the block of the text at offset `base`. */
 static int scan_block(const struct scan *s, uint64_t base, int is_long, int is_medium)
 {
     struct list longs, mediums, eight, four;

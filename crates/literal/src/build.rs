@@ -6,22 +6,22 @@ use crate::image::{FOLD, GROUPS, HEAD_WORDS, HEADER_BYTES, Image, PATTERN_BYTES,
 /// Byte string to search for.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct Pattern {
-    /// Bytes of the pattern. They are in lower case if `nocase` is set.
+    /// Bytes of the pattern. If `nocase` is set, they are in lower case.
     pub bytes: Vec<u8>,
     /// Whether ASCII letters match in both cases.
     pub nocase: bool,
 }
 
-/// Maximum number of windows that the builder considers per pattern. A window is a short byte
-/// string within the pattern.
+/// Maximum number of windows that the builder considers per pattern. A window is a short part of
+/// the pattern.
 const WINDOWS_MAX: usize = 250;
 
-/// For each group of patterns with a bit table, the length of a window and the distance between the
-/// text positions that the filter examines. Both are in bytes.
+/// For each group of patterns with a bit table: the length of a window, and the distance between
+/// examined text positions. Both are in bytes.
 const SHAPES: [(usize, usize); 3] = [(8, 4), (4, 4), (3, 2)];
 
 /// Builds the search image of `patterns`. The number of a pattern is its index. `seed` changes the
-/// hash functions, so that an attacker cannot prepare patterns or traffic whose hashes collide.
+/// hash functions, so an attacker cannot prepare colliding patterns or traffic.
 pub fn build(patterns: &[Pattern], frequencies: &Frequencies, seed: u64) -> Image {
     Builder::new(patterns, frequencies, seed).build()
 }
@@ -34,12 +34,12 @@ struct Builder<'a> {
     bytes: Vec<u8>,
     head: [u32; HEAD_WORDS],
     groups: [[u32; crate::image::GROUP_WORDS]; GROUPS],
-    /// Number of windows that the builder has selected so far, for each hash value.
+    /// Number of windows that the builder has selected for each hash value.
     load: Vec<u32>,
     first: Vec<u64>,
 }
 
-/// Window of a pattern: a short byte string that the search looks for first.
+/// Window of a pattern, a short part that the search looks for first.
 struct Entry {
     hash: u32,
     pattern: u32,
@@ -57,7 +57,7 @@ fn group_of(length: usize) -> usize {
 
 impl<'a> Builder<'a> {
     fn new(patterns: &'a [Pattern], frequencies: &'a Frequencies, seed: u64) -> Self {
-        // The hash multipliers are two odd constants, in which the seed changes some bits.
+        // The hash multipliers are two odd constants. The seed changes some of their bits.
         let k1 = 0x9e37_79b1 ^ (seed as u32 & 0x00ff_fffe);
         let k2 = 0x85eb_ca77 ^ ((seed >> 32) as u32 & 0x00ff_fffe);
         Self {
@@ -158,8 +158,8 @@ impl<'a> Builder<'a> {
         self.write_buckets(number, buckets, back as usize, &entries);
     }
 
-    /// Selects the rarest sequence of `stride` consecutive windows in the pattern. Returns the
-    /// position of the first window.
+    /// Selects the rarest `stride` consecutive windows of the pattern. Returns the position of the
+    /// first of them.
     fn choose(&self, bytes: &[u8], width: usize, stride: usize) -> usize {
         let costs: Vec<f64> = bytes
             .windows(width)
@@ -206,8 +206,7 @@ impl<'a> Builder<'a> {
         entries.iter().for_each(|entry| self.bytes.push(entry.position as u8));
     }
 
-    /// Returns the eight pattern bytes that an entry holds, and the masks for comparing them with
-    /// the text.
+    /// Returns the eight pattern bytes of an entry, and the masks for comparing them with the text.
     fn compared(&self, entry: &Entry, back: usize) -> ([u8; 8], [u8; 8]) {
         let pattern = &self.patterns[entry.pattern as usize];
         let (mut values, mut masks) = ([0; 8], [0; 8]);
@@ -222,8 +221,8 @@ impl<'a> Builder<'a> {
     }
 
     /// Writes the tables for patterns of one to three bytes (group 3). The patterns are divided
-    /// into eight buckets. For each byte value, each of the three tables contains the mask of the
-    /// buckets that may match.
+    /// into eight buckets. Each of the three tables maps a byte value to the buckets that may
+    /// match.
     fn short_group(&mut self) {
         let mut members: Vec<usize> =
             (0..self.patterns.len()).filter(|index| group_of(self.patterns[*index].bytes.len()) == 3).collect();
@@ -257,8 +256,8 @@ impl<'a> Builder<'a> {
     }
 }
 
-/// Returns the mask with which a byte is compared. If case is ignored, the mask clears the bit in
-/// which upper-case and lower-case letters differ.
+/// Returns the mask for comparing a byte. Without case, the mask clears the bit that distinguishes
+/// upper-case and lower-case letters.
 fn mask_of(byte: u8, nocase: bool) -> u8 {
     if nocase && byte.is_ascii_alphabetic() { !0x20 } else { 0xff }
 }
@@ -274,8 +273,8 @@ fn folded(window: &[u8]) -> (u32, u32) {
     }
 }
 
-/// Returns the binary logarithm of the number of bits in a table. The size is chosen to set only a
-/// few per cent of the bits. The result is limited to the range from `low` to `high`.
+/// Returns the binary logarithm of the number of bits in a table, from `low` to `high`. With this
+/// size, only a few per cent of the bits are set.
 fn table_bits(entries: usize, low: u32, high: u32) -> u32 {
     (entries.max(1) * 32).next_power_of_two().ilog2().clamp(low, high)
 }

@@ -1,5 +1,5 @@
-//! Estimates how often short byte strings, called windows, occur in traffic. The builder selects
-//! the rarest windows of each pattern.
+//! Estimates how often windows (short byte strings) occur in traffic. The builder selects the
+//! rarest windows of each pattern.
 
 use crate::image::{fold4, fold8, mix};
 
@@ -24,7 +24,7 @@ impl Default for Frequencies {
 }
 
 impl Frequencies {
-    /// Creates counters without any traffic. All windows of the same length then have the same
+    /// Creates counters without any traffic. All windows of equal length then have the same
     /// probability.
     pub fn new() -> Self {
         let table = || vec![0; 1 << BITS];
@@ -43,8 +43,8 @@ impl Frequencies {
         }
     }
 
-    /// Returns the estimated probability that a byte string of length 3, 4 or 8 occurs at a given
-    /// position.
+    /// Returns the estimated probability that a byte string occurs at a given position. Its length
+    /// must be 3, 4 or 8.
     pub fn probability(&self, window: &[u8]) -> f64 {
         let (count, floor) = match window.len() {
             3 => (self.three[slot(fold4(&[window, &[0]].concat()) & 0x00ff_ffff, 0)], 1.0 / f64::from(1 << 21)),

@@ -1,5 +1,5 @@
-//! Layout of the search image, the byte array that holds the compiled patterns. Numbers are
-//! little-endian on every processor, and offsets are in bytes from the start of the image.
+//! Layout of the search image, a byte array with the compiled patterns. Numbers are little-endian
+//! on every processor. Offsets are in bytes from the start of the image.
 
 /// Number of groups of patterns, by length.
 pub(crate) const GROUPS: usize = 4;
@@ -26,14 +26,14 @@ pub(crate) mod head {
     pub(crate) const FIRST_AT: usize = 5;
     /// Binary logarithm of the number of bits of the first table.
     pub(crate) const FIRST_BITS: usize = 6;
-    /// Offset of the three tables for patterns of one to three bytes. For each of the 256 byte
-    /// values, a table contains the mask of the buckets that may match.
+    /// Offset of the three tables for patterns of one to three bytes. Each table maps a byte value
+    /// to the buckets that may match.
     pub(crate) const SHORT_AT: usize = 7;
     /// Length of the longest pattern, in bytes.
     pub(crate) const LONGEST: usize = 8;
 }
 
-/// Positions of the `u32` words in the header of a group of patterns.
+/// Positions of the `u32` words in the header of a pattern group.
 pub(crate) mod group {
     /// Number of patterns in the group.
     pub(crate) const PATTERNS: usize = 0;
@@ -41,8 +41,7 @@ pub(crate) mod group {
     pub(crate) const TABLE_AT: usize = 1;
     /// Binary logarithm of the number of bits.
     pub(crate) const TABLE_BITS: usize = 2;
-    /// Offset of the start index of each bucket. There is one more index than there are buckets, so
-    /// that each bucket has a start and an end.
+    /// Offset of the start index of each bucket. One more index gives the end of the last bucket.
     pub(crate) const STARTS_AT: usize = 3;
     /// Binary logarithm of the number of buckets.
     pub(crate) const STARTS_BITS: usize = 4;
@@ -52,18 +51,18 @@ pub(crate) mod group {
     pub(crate) const MASKS_AT: usize = 6;
     /// Offset of the pattern numbers of the entries.
     pub(crate) const IDS_AT: usize = 7;
-    /// Offset of the window positions. For each entry, one byte holds the position of the window in
-    /// its pattern.
+    /// Offset of the window positions. Each entry has one byte, the position of the window in its
+    /// pattern.
     pub(crate) const POSITIONS_AT: usize = 8;
     /// Number of entries.
     pub(crate) const ENTRIES: usize = 9;
-    /// Number of bytes before a window that the search also compares with the text.
+    /// Number of bytes before a window that the search compares in addition.
     pub(crate) const BACK: usize = 10;
 }
 
 /// Size of a pattern record in bytes. The record contains the offset and the length of the pattern.
-/// The bytes of the pattern start at this offset, and its masks follow. Both are padded to a
-/// multiple of eight bytes.
+/// The pattern's bytes start at this offset, and its masks follow. Both are padded to a multiple of
+/// eight bytes.
 pub(crate) const PATTERN_BYTES: usize = 8;
 
 /// Image of a set of patterns.
@@ -139,8 +138,8 @@ impl Image {
 /// Bits that distinguish lower-case letters from upper-case letters.
 pub(crate) const FOLD: u64 = 0x2020_2020_2020_2020;
 
-/// Returns four bytes with letters in lower case. The conversion also changes some bytes that are
-/// not letters, which only makes the filter less exact.
+/// Returns four bytes with letters in lower case. The conversion also changes some other bytes,
+/// which only makes the filter less exact.
 pub(crate) fn fold4(bytes: &[u8]) -> u32 {
     u32::from_le_bytes([bytes[0], bytes[1], bytes[2], bytes[3]]) | FOLD as u32
 }
@@ -150,7 +149,7 @@ pub(crate) fn fold8(bytes: &[u8]) -> u64 {
     u64::from_le_bytes([bytes[0], bytes[1], bytes[2], bytes[3], bytes[4], bytes[5], bytes[6], bytes[7]]) | FOLD
 }
 
-/// Returns the hash of a short byte string. Callers use the high bits of the hash.
+/// Returns the hash of a short byte string. Callers use the high bits.
 #[inline]
 pub(crate) fn mix(low: u32, high: u32, k1: u32, k2: u32) -> u32 {
     low.wrapping_mul(k1).wrapping_add(high.wrapping_mul(k2))

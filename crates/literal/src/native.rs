@@ -8,7 +8,7 @@ use crate::Image;
 /// Version of the search code.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Form {
-    /// Version in Rust, with which the other versions are compared.
+    /// Rust version, with which tests compare the other versions.
     Rust,
     /// Version in C that runs on every CPU.
     Portable,
@@ -51,7 +51,7 @@ impl Form {
         }
     }
 
-    /// Returns whether this CPU can run this version of the search code.
+    /// Returns whether this CPU supports this version of the search code.
     pub fn is_supported(self) -> bool {
         match self {
             Self::Rust | Self::Portable => true,
@@ -72,7 +72,7 @@ impl Form {
         }
     }
 
-    /// Returns the fastest version of the search code that this CPU supports.
+    /// Returns the fastest supported version of the search code.
     pub fn best() -> Self {
         static BEST: OnceLock<Form> = OnceLock::new();
         *BEST.get_or_init(|| if Self::Avx512.is_supported() { Self::Avx512 } else { Self::Portable })
@@ -97,8 +97,8 @@ unsafe extern "C" fn found<F: FnMut(u32, usize) -> bool>(context: *mut c_void, p
     i32::from(closure(pattern, end as usize))
 }
 
-/// Searches `text` with one version of the search code. Returns whether the search reached the end
-/// of the text.
+/// Searches `text` with one version of the search code. Returns whether it reached the end of the
+/// text.
 ///
 /// # Panics
 /// Panics if this CPU does not support the version.

@@ -1,10 +1,8 @@
-//! Reference implementation of the search. It compares every pattern with the text at every
-//! position.
+//! Reference implementation, which compares every pattern with the text at every position.
 
 use crate::Pattern;
 
-/// Returns all matches as sorted pairs. A pair holds the number of the pattern and the text offset
-/// after the match.
+/// Returns all matches as sorted pairs of the pattern number and the text offset after the match.
 pub fn find_all(patterns: &[Pattern], text: &[u8]) -> Vec<(u32, usize)> {
     let mut matches = Vec::new();
     for (id, pattern) in patterns.iter().enumerate() {
@@ -37,8 +35,6 @@ mod tests {
         )
     }
 
-    /// The search finds patterns at the ends of texts whose lengths are near the size of a step or
-    /// a block.
     #[test]
     fn matches_at_the_ends_of_blocks_are_found() {
         let pattern = |bytes: &[u8]| Pattern { bytes: bytes.to_vec(), nocase: false };

@@ -8,8 +8,8 @@ use crate::native::{self, Form};
 type Found<'f> = &'f mut dyn FnMut(u32, usize) -> bool;
 
 impl Image {
-    /// Calls `found` for each match of a pattern in `text`, with the number of the pattern and the
-    /// text offset after the match. Each match is reported once, in no particular order.
+    /// Calls `found` for each match of a pattern in `text`, in no particular order. The arguments
+    /// are the pattern number and the text offset after the match.
     pub fn scan(&self, text: &[u8], mut found: impl FnMut(u32, usize)) {
         self.scan_until(text, |pattern, end| {
             found(pattern, end);
@@ -17,14 +17,14 @@ impl Image {
         });
     }
 
-    /// Searches as [`Image::scan`] does until `found` returns false. Returns whether the search
+    /// Searches like [`Image::scan`] until `found` returns `false`. Returns whether the search
     /// reached the end of `text`.
     pub fn scan_until(&self, text: &[u8], found: impl FnMut(u32, usize) -> bool) -> bool {
         self.scan_with(Form::best(), text, found)
     }
 
-    /// Searches with one compiled version of the search code until `found` returns false. Returns
-    /// whether the search reached the end of `text`.
+    /// Searches with one version of the search code until `found` returns `false`. Returns whether
+    /// the search reached the end of `text`.
     ///
     /// # Panics
     /// Panics if this CPU does not support the version.
@@ -101,7 +101,7 @@ impl Image {
         true
     }
 
-    /// Compares the text at offset `at` with the entries of one bucket, which the hash selects.
+    /// Compares the text at offset `at` with the entries of bucket `number`.
     fn bucket(&self, number: usize, text: &[u8], at: usize, hash: u32, found: Found<'_>) -> bool {
         let bucket = (hash >> (32 - self.group(number, group::STARTS_BITS) as u32)) as usize;
         let starts = self.group(number, group::STARTS_AT) + bucket * 4;
@@ -140,8 +140,7 @@ impl Image {
     }
 }
 
-/// Returns the eight bytes of the text that start at offset `at`. Bytes after the end of the text
-/// are zero.
+/// Returns the eight text bytes from offset `at`. Bytes after the end of the text are zero.
 #[inline]
 fn load(text: &[u8], at: usize) -> u64 {
     match text.get(at..at + 8) {
@@ -155,8 +154,7 @@ fn load(text: &[u8], at: usize) -> u64 {
     }
 }
 
-/// Returns the eight bytes of the text that start at offset `at - back`. Bytes outside the text are
-/// zero.
+/// Returns the eight text bytes from offset `at - back`. Bytes outside the text are zero.
 #[inline]
 fn load_before(text: &[u8], at: usize, back: usize) -> u64 {
     match at.checked_sub(back) {

@@ -15,21 +15,21 @@ use crate::fiber::Fiber;
 use crate::service::NoSignature;
 use crate::{Certificates, Error, Settings};
 
-/// Accepts TLS connections. The trait does not depend on rustls, so another TLS library can
-/// implement it.
+/// Accepts TLS connections. The trait does not depend on rustls, so it can have other
+/// implementations.
 pub trait Acceptor {
     /// Connection after the handshake.
     type Stream: AsyncRead + AsyncWrite + Unpin + Send + 'static;
 
-    /// Performs the TLS handshake on a connection. The future must run on a thread that has a
-    /// [`crate::Service`] for signatures.
+    /// Performs the TLS handshake on a connection. The future must run on a thread with a signing
+    /// [`crate::Service`].
     fn accept(&self, connection: TcpStream) -> impl Future<Output = Result<Accepted<Self::Stream>, Failure>>;
 }
 
 /// Connection after a successful handshake.
 #[derive(Debug)]
 pub struct Accepted<S> {
-    /// Connection with which the caller reads and writes decrypted bytes.
+    /// Connection that carries decrypted bytes.
     pub stream: S,
     /// Server name that the client requested.
     pub server_name: Option<String>,
@@ -37,7 +37,7 @@ pub struct Accepted<S> {
     pub alpn: Option<Vec<u8>>,
     /// Name of the TLS version.
     pub version: &'static str,
-    /// Whether the client resumed an earlier session. A resumed session needs no signature.
+    /// Whether the client resumed an earlier session. A resumption needs no signature.
     pub resumed: bool,
     /// Whether the client has a valid certificate.
     pub client_certificate: bool,
@@ -50,7 +50,8 @@ pub enum Failure {
     Closed,
     /// The handshake took too long.
     Timeout,
-    /// The client did not send valid TLS, or it supports no version or algorithm of this server.
+    /// The client did not send valid TLS, or it has no version or algorithm in common with this
+    /// server.
     Protocol,
     /// The client reported an error, such as an unknown authority.
     Alert,
@@ -77,8 +78,7 @@ impl RustlsAcceptor {
         Ok(Self { acceptor: TlsAcceptor::from(Arc::new(config)), timeout: settings.handshake_timeout })
     }
 
-    /// Creates an acceptor with other certificates. Session tickets that this acceptor has issued
-    /// stay valid.
+    /// Creates an acceptor with other certificates. Session tickets from this acceptor stay valid.
     ///
     /// # Errors
     /// Returns an error in the same cases as [`RustlsAcceptor::new`].
@@ -93,12 +93,11 @@ impl Acceptor for RustlsAcceptor {
     type Stream = TlsStream<TcpStream>;
 
     async fn accept(&self, connection: TcpStream) -> Result<Accepted<Self::Stream>, Failure> {
-        // Only the handshake runs in the fiber, so polls of tokio's own futures are never
-        // suspended.
+        // Only the handshake runs in the fiber, so tokio's own futures are never suspended.
         let handshake = Fiber::new(self.acceptor.accept(connection));
         let stream = match tokio::time::timeout(self.timeout, handshake).await {
             Err(_) => return Err(Failure::Timeout),
-            // The fiber has no stack, because there is too little memory for more handshakes.
+            // There is too little memory for the stack of the fiber.
             Ok(Err(_)) => return Err(Failure::Signing),
             Ok(Ok(Err(error))) => return Err(classify(&error)),
             Ok(Ok(Ok(stream))) => stream,

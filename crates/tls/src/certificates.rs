@@ -1,4 +1,4 @@
-//! Finds certificates by server name. The certificates can be replaced while handshakes run.
+//! Finds certificates by server name. They can be replaced while handshakes run.
 
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
@@ -21,12 +21,11 @@ const OCSP_BYTES_MAX: u64 = 64 << 10;
 /// Files of one key.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct KeyFiles {
-    /// File with the certificate chain in PEM form. The first certificate in the file belongs to
-    /// the key.
+    /// PEM file with the certificate chain. Its first certificate belongs to the key.
     pub certificate: PathBuf,
     /// Private key in PEM form.
     pub key: PathBuf,
-    /// File with the OCSP response in DER form, which the server sends in handshakes.
+    /// DER file with the OCSP response that the server sends in handshakes.
     pub ocsp: Option<PathBuf>,
 }
 
@@ -41,16 +40,15 @@ struct Entry {
 /// Certificates that were loaded from the files at one time.
 #[derive(Debug)]
 struct Store {
-    /// Certificates in the order of the configuration. The first one serves clients with an unknown
-    /// server name.
+    /// Certificates in configuration order. The first one serves clients with an unknown server
+    /// name.
     entries: Vec<Entry>,
-    /// Indices of the certificates for each DNS name in lower case. A wildcard name has the form
-    /// `*.example.com`.
+    /// Indices of the certificates for each DNS name in lower case, such as `*.example.com`.
     names: HashMap<String, Vec<usize>>,
 }
 
-/// Certificates of a proxy, which all threads share. After the certificates are replaced, each
-/// handshake that has not selected a certificate yet uses the new certificates.
+/// Certificates of a proxy, shared by all threads. A handshake that selects its certificate after a
+/// replacement uses a new certificate.
 #[derive(Debug)]
 pub struct Certificates(ArcSwap<Store>);
 
@@ -63,8 +61,8 @@ impl Certificates {
         Ok(Self(ArcSwap::from_pointee(Store::load(files, None, now)?)))
     }
 
-    /// Loads and checks all certificates. A signer in another process holds their private keys, and
-    /// `keys` are the public halves. The key files are not read.
+    /// Loads and checks all certificates. Another process holds their private keys, and `keys` are
+    /// the public keys. The key files are not read.
     ///
     /// # Errors
     /// Returns an error that names the file and the reason.
@@ -72,8 +70,8 @@ impl Certificates {
         Ok(Self(ArcSwap::from_pointee(Store::load(files, Some(keys), now)?)))
     }
 
-    /// Loads and checks the files of all certificates and keys again. If an error is returned, the
-    /// current certificates stay in use.
+    /// Loads and checks the files of all certificates and keys again. After an error, the current
+    /// certificates stay in use.
     ///
     /// # Errors
     /// Returns an error that names the file and the reason.
@@ -87,7 +85,7 @@ impl Certificates {
         self.0.load().entries.iter().map(|entry| Arc::clone(&entry.key)).collect()
     }
 
-    /// Returns the time at which the first of the certificates expires, counted from 1970.
+    /// Returns the time from 1970 until the first certificate expires.
     pub fn not_after(&self) -> Option<Duration> {
         self.0.load().entries.iter().map(|entry| entry.not_after).min()
     }
@@ -104,8 +102,8 @@ impl ResolvesServerCert for Certificates {
                 &all
             }
         };
-        // If no certificate suits the signature schemes of the client, the first one is returned,
-        // and rustls reports the failure.
+        // If no certificate suits the client's signature schemes, the first one is returned. rustls
+        // then reports the failure.
         let suits = |index: &&usize| {
             let key = &store.entries[**index].certified.key;
             key.choose_scheme(hello.signature_schemes()).is_some()
@@ -139,15 +137,14 @@ impl Store {
                 store.names.entry(name).or_default().push(index);
             }
         }
-        // RSA signatures take the longest, so RSA keys come last. They only serve clients that
-        // support no other key.
+        // RSA signatures take the longest. RSA keys therefore serve only clients that support no
+        // other key.
         let is_rsa = |index: &usize| store.entries[*index].key.class().rsa_bits().is_some();
         store.names.values_mut().for_each(|indices| indices.sort_by_key(is_rsa));
         if store.entries.is_empty() { Err(Error::NoCertificates) } else { Ok(store) }
     }
 
-    /// Returns the certificates for a host name. If there are none, returns the certificates for
-    /// the wildcard name that covers the host name.
+    /// Returns the certificates for a host name, or else for the wildcard name that covers it.
     fn named(&self, name: &str) -> Option<&Vec<usize>> {
         let name = name.to_ascii_lowercase();
         self.names.get(&name).or_else(|| self.names.get(&format!("*.{}", name.split_once('.')?.1)))
@@ -169,8 +166,8 @@ fn read_ocsp(file: &Path) -> Result<Vec<u8>, Error> {
         return Err(refuse(format!("has more than {OCSP_BYTES_MAX} bytes, which no OCSP response needs")));
     }
     let response = std::fs::read(file).map_err(|error| refuse(format!("cannot be read: {error}")))?;
-    // An OCSPResponse is a DER sequence that begins with the status. The value 0 means success (RFC
-    // 6960, section 4.2.1).
+    // An OCSPResponse is a DER sequence that begins with the status. The status 0 means success
+    // (RFC 6960, section 4.2.1).
     let is_successful =
         response.first() == Some(&0x30) && response.windows(3).take(8).any(|bytes| bytes == [0x0a, 1, 0]);
     if is_successful { Ok(response) } else { Err(refuse("is not a successful OCSP response in DER form".to_owned())) }

@@ -1,9 +1,8 @@
-//! Errors of the crate, grouped by who must act. Failed handshakes are counted instead
-//! ([`crate::Failure`]).
+//! Errors that an operator must resolve. Failed handshakes are only counted ([`crate::Failure`]).
 
 use std::path::PathBuf;
 
-/// Error in the settings of an acceptor. The operator must act on each variant.
+/// Error in the settings of an acceptor. An operator must resolve it.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
     /// A key or its certificate is refused.

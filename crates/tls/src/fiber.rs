@@ -21,8 +21,8 @@ use std::task::{Context, Poll, Waker};
 use corosensei::stack::DefaultStack;
 use corosensei::{Coroutine, CoroutineResult, Yielder};
 
-/// Size of a fiber's stack in bytes, without the guard page. A handshake with X25519MLKEM768 uses
-/// about 40 KiB in a build without optimisation.
+/// Size of a fiber's stack in bytes, without the guard page. In a build without optimisation, a
+/// handshake with X25519MLKEM768 uses about 40 KiB.
 const STACK_BYTES: usize = 256 << 10;
 /// Largest number of unused stacks that a thread keeps.
 const STACKS_MAX: usize = 256;
@@ -31,8 +31,8 @@ type Resume = Waker;
 type Suspend = Yielder<Resume, ()>;
 
 thread_local! {
-    /// Object that can suspend the fiber that currently runs on this thread, and the waker of the
-    /// task that polls the fiber.
+    /// Handle that can suspend this thread's current fiber, and the waker of the task that polls
+    /// the fiber.
     static CURRENT: RefCell<Option<(NonNull<Suspend>, Waker)>> = const { RefCell::new(None) };
     /// Unused stacks.
     static STACKS: RefCell<Vec<DefaultStack>> = const { RefCell::new(Vec::new()) };
@@ -42,10 +42,9 @@ thread_local! {
 
 /// Future that polls another future on a separate stack.
 ///
-/// It is not `Send`, because a suspended poll may hold values that belong to its thread.
+/// It is not `Send`, because the stack may hold values that belong to its thread.
 pub(crate) struct Fiber<F: Future> {
-    /// Call of `poll` that is suspended in the middle. It borrows `future`, so it must be dropped
-    /// before `future`.
+    /// Suspended call of `poll`. It borrows `future`, so it must be dropped before `future`.
     suspended: Option<Coroutine<Resume, (), Poll<F::Output>, DefaultStack>>,
     future: Pin<Box<F>>,
 }
@@ -75,7 +74,7 @@ impl<F: Future + 'static> Future for Fiber<F> {
     type Output = std::io::Result<F::Output>;
 
     fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
-        // Pinning is not passed on to the fields, because the inner future is in a box.
+        // The fields are not pinned, because the inner future is in a box.
         let this = self.get_mut();
         let mut coroutine = match this.suspended.take() {
             Some(suspended) => {
@@ -110,10 +109,9 @@ impl<F: Future> Unpin for Fiber<F> {}
 
 impl<F: Future> Drop for Fiber<F> {
     fn drop(&mut self) {
-        // When a suspended coroutine is dropped, its stack is unwound, which drops the values on
-        // the stack.
+        // Dropping a suspended coroutine unwinds its stack, which drops the values on the stack.
         if let Some(coroutine) = self.suspended.take() {
-            // When a thread ends, its thread-local counter may already be destroyed.
+            // The thread-local counter may already be destroyed when a thread ends.
             let _ = SUSPENDED.try_with(|suspended| suspended.set(suspended.get() - 1));
             let _outer = Outer::enter();
             drop(coroutine);
@@ -121,7 +119,7 @@ impl<F: Future> Drop for Fiber<F> {
     }
 }
 
-/// Saved state of the outer fiber while an inner fiber runs. Dropping this value makes the outer
+/// Saved handle of the outer fiber while an inner fiber runs. Dropping this value makes the outer
 /// fiber current again, even after a panic.
 struct Outer(Option<(NonNull<Suspend>, Waker)>);
 
@@ -133,15 +131,15 @@ impl Outer {
 
 impl Drop for Outer {
     fn drop(&mut self) {
-        // When a thread ends, its thread-local variable may already be destroyed.
+        // The thread-local variable may already be destroyed when a thread ends.
         let _ = CURRENT.try_with(|current| current.replace(self.0.take()));
     }
 }
 
 /// Suspends the current fiber until `poll` returns ready. Returns `None` outside a fiber.
 ///
-/// `poll` must store the waker of its context, as in [`Future::poll`]. Other tasks run during the
-/// call, so the caller must not borrow the value of a thread-local variable.
+/// `poll` must store the waker of its context, as in [`Future::poll`]. Other tasks run meanwhile,
+/// so the caller must not borrow the value of a thread-local variable.
 pub(crate) fn wait<T>(mut poll: impl FnMut(&mut Context<'_>) -> Poll<T>) -> Option<T> {
     let (yielder, mut waker) = CURRENT.with_borrow(|current| current.clone())?;
     loop {
@@ -179,7 +177,7 @@ mod tests {
         }
     }
 
-    /// Test value that one task sets, and the waker of the fiber that waits for the value.
+    /// Value that one task sets, and the waker of the fiber that waits for it.
     #[derive(Default)]
     struct Slot(Cell<Option<u32>>, Cell<Option<Waker>>);
 
@@ -201,7 +199,6 @@ mod tests {
         }
     }
 
-    /// Two fibers are suspended in the middle of a call. They can continue in any order.
     #[test]
     fn fibers_are_suspended_and_continue_independently() {
         let slots = [Rc::new(Slot::default()), Rc::new(Slot::default())];

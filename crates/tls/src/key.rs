@@ -1,5 +1,5 @@
-//! Private keys in the form that rustls expects. The signing service of the current thread creates
-//! their signatures.
+//! Private keys in the form that rustls expects. The current thread's signing service creates their
+//! signatures.
 
 use std::sync::Arc;
 
@@ -9,8 +9,8 @@ use rustls::{Error, OtherError, SignatureAlgorithm, SignatureScheme};
 
 use crate::service;
 
-/// Signature schemes of RSA keys, in order of preference. RFC 8446, section 9.1, lists the
-/// mandatory schemes.
+/// Signature schemes of RSA keys, in order of preference. Some of them are mandatory (RFC 8446,
+/// section 9.1).
 const RSA: [(SignatureScheme, Scheme); 6] = [
     (SignatureScheme::RSA_PSS_SHA256, Scheme::RsaPss(Hash::Sha256)),
     (SignatureScheme::RSA_PSS_SHA384, Scheme::RsaPss(Hash::Sha384)),

@@ -1,5 +1,5 @@
-//! Signing service of a thread. It connects the event loop of the thread with a [`Signer`], or with
-//! a signer in another process.
+//! Signing service of a thread. It connects the thread's event loop with a [`Signer`], or with a
+//! signer in another process.
 
 use std::cell::RefCell;
 use std::collections::HashMap;
@@ -16,10 +16,10 @@ use tokio::sync::Notify;
 
 use crate::fiber;
 
-/// Number of turns of the event loop between the arrival of a job and its signature. In this time,
-/// other handshakes can add jobs to the same batch.
+/// Number of turns of the event loop that a job waits before it is signed. Meanwhile, other
+/// handshakes can add jobs to the same batch.
 const TURNS: usize = 4;
-/// Pause before another attempt to connect to a signer that was lost.
+/// Pause before another attempt to connect to a lost signer.
 const RETRY: Duration = Duration::from_millis(20);
 
 thread_local! {
@@ -70,7 +70,7 @@ struct Shared {
 
 /// State of a job that a fiber waits for.
 enum Waiting {
-    /// The job has no answer yet. The waker belongs to the task that waits for the answer.
+    /// The job has no answer yet. The waker wakes the task that waits for it.
     Signature(Waker),
     /// The job has this answer.
     Answer(Result<Vec<u8>, Refusal>),
@@ -88,14 +88,14 @@ pub(crate) enum NoSignature {
 }
 
 impl Service {
-    /// Creates the signing service of the current thread, which signs itself. It replaces an
-    /// earlier service of this thread.
+    /// Creates the signing service of the current thread, with a signer in this process. Replaces
+    /// an earlier service of the thread.
     pub fn new(signer: Signer) -> Self {
         Self::with(Engine::Inside(Box::new(signer)))
     }
 
-    /// Creates the signing service of the current thread, for which another process signs. It
-    /// replaces an earlier service of this thread.
+    /// Creates the signing service of the current thread, with a signer in another process.
+    /// Replaces an earlier service of the thread.
     pub fn separate(remote: Remote) -> Self {
         Self::with(Engine::Separate(Box::new(remote)))
     }
@@ -125,11 +125,12 @@ impl Service {
             return shared.run_inside().await;
         }
         loop {
-            // This fails if no file descriptor is available, and is then tried again.
+            // This may fail because no file descriptor is available. The next turn tries again.
             let _ = shared.collect().await;
             let socket = shared.with_remote(|remote| remote.socket().to_owned());
             tokio::time::sleep(RETRY).await;
-            // The signer may take long to answer, and the other connections of this thread go on.
+            // The signer may answer slowly. A blocking task keeps the other connections of this
+            // thread running.
             let opened = tokio::task::spawn_blocking(move || Connection::open(&socket)).await;
             if let Ok(Ok(connection)) = opened {
                 shared.with_remote(|remote| remote.resume(connection));
@@ -188,8 +189,8 @@ impl Shared {
                 Some(false) => tokio::task::yield_now().await,
                 Some(true) => {
                     socket.readable().await?;
-                    // The bytes are read through another copy of the socket. The result of this
-                    // closure makes the runtime wait for the next byte.
+                    // Another copy of the socket reads the bytes. The error makes the runtime wait
+                    // for the next byte.
                     let read = || Err::<(), _>(std::io::ErrorKind::WouldBlock.into());
                     let _ = socket.try_io(Interest::READABLE, read);
                 }
@@ -234,7 +235,7 @@ impl Shared {
     }
 }
 
-/// Signs `message` with `key`. The calling fiber is suspended until the signature is available.
+/// Signs `message` with `key`. Suspends the calling fiber until the signature is available.
 pub(crate) fn sign(key: &Arc<Key>, scheme: Scheme, message: &[u8]) -> Result<Vec<u8>, NoSignature> {
     /// Cancels the job when the handshake ends before its answer.
     struct Job<'a>(&'a Shared, JobId);

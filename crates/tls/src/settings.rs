@@ -44,8 +44,8 @@ pub enum ClientCertificates {
     /// Clients are not asked.
     #[default]
     None,
-    /// The server asks clients for a certificate. Clients without a certificate are accepted, but a
-    /// certificate that is sent must be valid.
+    /// The server asks clients for a certificate. It accepts clients without a certificate, but
+    /// rejects invalid certificates.
     Optional {
         /// File with the accepted authorities in PEM form.
         authorities: PathBuf,
@@ -64,7 +64,7 @@ pub struct Settings {
     pub tls12: bool,
     /// Groups of the key exchange, in order of preference.
     pub groups: Vec<Group>,
-    /// Protocol names that ALPN offers, in order of preference (RFC 7301).
+    /// Protocol names for ALPN, in order of preference (RFC 7301).
     pub alpn: Vec<Vec<u8>>,
     /// Request for client certificates.
     pub client_certificates: ClientCertificates,
@@ -89,7 +89,7 @@ impl Default for Settings {
 
 impl Settings {
     /// Creates a configuration of rustls, which all threads share. It contains the keys for session
-    /// tickets, which change every six hours.
+    /// tickets. These keys change every six hours.
     pub(crate) fn server_config(&self, certificates: Arc<Certificates>) -> Result<ServerConfig, Error> {
         let provider = CryptoProvider {
             kx_groups: self.groups.iter().map(|group| group.exchange()).collect(),
@@ -111,8 +111,7 @@ impl Settings {
         };
         let mut config = builder.with_cert_resolver(certificates);
         config.alpn_protocols.clone_from(&self.alpn);
-        // The state of a session is stored only in its ticket, so the server keeps no state about
-        // clients.
+        // A session is stored only in its ticket, so the server keeps no state about clients.
         config.session_storage = Arc::new(NoServerSessionStorage {});
         if self.tickets {
             config.ticketer = Ticketer::new().map_err(Error::Settings)?;

@@ -21,8 +21,8 @@ impl MacAddress {
     /// Broadcast address.
     pub const BROADCAST: Self = Self([0xff; 6]);
 
-    /// Returns whether this is a multicast or broadcast address. Such an address has the group bit
-    /// set, which is the first bit on the wire (IEEE 802, clause 8.2).
+    /// Returns whether this is a multicast or broadcast address. The first bit on the wire, the
+    /// group bit, is then set (IEEE 802, clause 8.2).
     pub const fn is_multicast(&self) -> bool {
         self.0[0] & 1 != 0
     }
@@ -82,7 +82,7 @@ pub enum IpAddress {
 }
 
 impl IpAddress {
-    /// Returns the bytes of the address. There are 4 bytes for IPv4 and 16 bytes for IPv6.
+    /// Returns the bytes of the address, 4 for IPv4 and 16 for IPv6.
     #[inline]
     pub fn as_bytes(&self) -> &[u8] {
         match self {

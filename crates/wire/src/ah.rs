@@ -37,8 +37,8 @@ fn header_bytes(bytes: &[u8]) -> usize {
 fields! { Ah;
     /// Type of the next header. See [`protocol`](crate::protocol).
     0 => next_header / set_next_header: u8,
-    /// Length of the header in units of 4 bytes, minus 2. See [`header_bytes`](Self::header_bytes)
-    /// for the length in bytes.
+    /// Length of the header in units of 4 bytes, minus 2. [`header_bytes`](Self::header_bytes)
+    /// returns the length in bytes.
     1 => length / set_length: u8,
     /// Security parameters index.
     4 => spi / set_spi: u32,

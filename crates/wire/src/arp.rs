@@ -76,8 +76,8 @@ impl<T: AsRef<[u8]>> Arp<T> {
         self.address(2, 1, self.protocol_bytes())
     }
 
-    /// Returns an address of `length` bytes. In the packet, `hardware` hardware addresses and
-    /// `protocol` protocol addresses precede it.
+    /// Returns one of the four addresses in the packet. `hardware` and `protocol` are the numbers
+    /// of hardware and protocol addresses before it.
     fn address(&self, hardware: usize, protocol: usize, length: u8) -> &[u8] {
         let from =
             FIXED_BYTES + hardware * usize::from(self.hardware_bytes()) + protocol * usize::from(self.protocol_bytes());
@@ -94,7 +94,7 @@ pub struct ArpHeader {
     pub sender_hardware: MacAddress,
     /// IPv4 address of the sender.
     pub sender_protocol: [u8; 4],
-    /// Ethernet address of the target. The address is zero in a request.
+    /// Ethernet address of the target, which is zero in a request.
     pub target_hardware: MacAddress,
     /// IPv4 address of the target.
     pub target_protocol: [u8; 4],

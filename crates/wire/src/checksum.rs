@@ -1,4 +1,4 @@
-//! The Internet checksum, computed in full (RFC 1071) or incrementally (RFC 1624).
+//! Internet checksum with a full computation (RFC 1071) and incremental updates (RFC 1624).
 
 use crate::IpAddress;
 
@@ -20,12 +20,11 @@ pub fn checksum(bytes: &[u8]) -> u16 {
     !fold(sum(bytes))
 }
 
-/// A checksum over several pieces of data, which may have any length. The result is the same as for
-/// the concatenated pieces.
+/// A checksum over several pieces of data of any length. The result is the checksum of the
+/// concatenated pieces.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Checksum {
-    /// One's complement sum of the pieces so far, as big-endian words. The sum is not yet folded to
-    /// 16 bits.
+    /// One's complement sum of the pieces so far, in big-endian words, not yet folded to 16 bits.
     sum: u64,
     /// Whether the pieces so far have an odd number of bytes.
     odd: bool,
@@ -40,12 +39,12 @@ impl Checksum {
     /// Creates the checksum of a TCP, UDP or ICMPv6 pseudo header (RFC 9293 section 3.1, RFC 768,
     /// RFC 8200 section 8.1).
     ///
-    /// `length_bytes` is the length of the upper-layer header and the payload. Both addresses must
-    /// be of the same family.
+    /// `length_bytes` counts the upper-layer header and the payload. Both addresses must have the
+    /// same IP version.
     #[inline]
     pub fn pseudo_header(source: IpAddress, destination: IpAddress, protocol: u8, length_bytes: u32) -> Self {
-        // The pseudo headers of IPv4 and IPv6 have the same sum, although length and protocol have
-        // 16 bits in IPv4 and 32 bits in IPv6.
+        // The pseudo headers of IPv4 and IPv6 have the same sum. They differ only in the width of
+        // the length and the protocol.
         let mut checksum = Self::new();
         checksum.add(source.as_bytes());
         checksum.add(destination.as_bytes());
@@ -57,8 +56,8 @@ impl Checksum {
     #[inline]
     pub fn add(&mut self, bytes: &[u8]) {
         let piece = fold(sum(bytes));
-        // If a piece starts at an odd offset, its bytes are in the opposite halves of the 16-bit
-        // words (RFC 1071, section 2 B).
+        // A piece at an odd offset has its bytes in the opposite halves of the 16-bit words (RFC
+        // 1071, section 2 B).
         self.sum += u64::from(if self.odd { piece.swap_bytes() } else { piece });
         self.odd ^= bytes.len() % 2 == 1;
     }
@@ -82,23 +81,22 @@ impl Checksum {
 #[inline]
 pub fn update(checksum: u16, old: u16, new: u16) -> u16 {
     let sum = u64::from(!checksum) + u64::from(!old) + u64::from(new);
-    // The sum is 0 only if the checksum was 0xffff and the word changed from 0xffff to 0. The
-    // correct new checksum is then 0.
+    // The sum is 0 only if the checksum was 0xffff and the word changed from 0xffff to 0. The new
+    // checksum is then 0.
     if sum == 0 { 0 } else { !fold(sum) }
 }
 
 /// Updates a checksum after several bytes, such as an address, were replaced.
 ///
-/// Both pieces must start at an even offset of the data. They usually have the same length. If one
-/// piece is longer, its additional bytes count as added or removed data.
+/// Both pieces must start at an even offset of the data. Additional bytes in the longer piece count
+/// as added or removed data.
 #[inline]
 pub fn update_bytes(checksum: u16, old: &[u8], new: &[u8]) -> u16 {
     update(checksum, fold(sum(old)), fold(sum(new)))
 }
 
 /// Updates a UDP checksum (RFC 768) after the 16-bit word `old` was replaced by `new`. A checksum
-/// of 0 means that the datagram has no checksum, and stays 0. If the computed checksum is 0, the
-/// function returns 0xffff.
+/// of 0 means no checksum, and stays 0. A computed checksum of 0 becomes 0xffff.
 #[inline]
 pub fn update_udp(checksum: u16, old: u16, new: u16) -> u16 {
     match checksum {
@@ -116,17 +114,16 @@ pub(crate) fn nonzero(checksum: u16) -> u16 {
 /// Returns the one's complement sum of `bytes`, read as big-endian 16-bit words.
 #[inline]
 fn sum(bytes: &[u8]) -> u64 {
-    // The sum can be computed in any byte order, because only the byte order of the result changes
-    // (RFC 1071, section 2 B). The sum can also use wider words and fold them later (section 2 C).
-    // This function sums native 64-bit words and counts the carries in the upper half of a 128-bit
-    // sum.
+    // The byte order of the machine is enough, because it changes only the byte order of the result
+    // (RFC 1071, section 2 B). Wider words can be summed and folded later (section 2 C). The code
+    // sums native 64-bit words and counts the carries in the upper half of a 128-bit sum.
     let (blocks, rest) = bytes.as_chunks::<32>();
     let mut wide = if blocks.is_empty() { 0 } else { sum_blocks(blocks) };
     let (words, rest) = rest.as_chunks::<8>();
     for word in words {
         wide += u128::from(u64::from_ne_bytes(*word));
     }
-    // The remaining bytes are loaded in fixed sizes. Copying them into one word would take longer
+    // The remaining bytes are loaded in fixed sizes. A copy of them into one word would take longer
     // than the sum of an IPv4 header.
     let (words, rest) = rest.as_chunks::<4>();
     for word in words {
@@ -140,15 +137,14 @@ fn sum(bytes: &[u8]) -> u64 {
         wide += u128::from(u16::from_ne_bytes([last, 0]));
     }
 
-    // No addition overflows, because slice lengths limit the upper half to less than 2^61.
+    // No addition overflows, because a slice is too short for an upper half of 2^61.
     let wide = (wide & u128::from(u64::MAX)) + (wide >> 64);
     let wide = (wide as u64 as u128) + (wide >> 64);
     let wide = wide as u64;
     u64::from(u16::from_be(fold(wide)))
 }
 
-/// Sums 32-byte blocks into four independent sums, so that no addition waits for the carry of
-/// another sum.
+/// Sums 32-byte blocks. The four independent sums avoid waiting for carries.
 #[inline]
 fn sum_blocks(blocks: &[[u8; 32]]) -> u128 {
     let mut sums = [0u128; 4];
@@ -161,8 +157,7 @@ fn sum_blocks(blocks: &[[u8; 32]]) -> u128 {
     sums.iter().sum()
 }
 
-/// Folds a one's complement sum to 16 bits by adding the upper bits to the lower bits. The result
-/// is 0 only if the sum is 0.
+/// Folds a one's complement sum to 16 bits. The result is 0 only if the sum is 0.
 #[inline]
 fn fold(sum: u64) -> u16 {
     let sum = (sum & 0xffff_ffff) + (sum >> 32);
@@ -178,7 +173,7 @@ mod tests {
 
     use super::*;
 
-    /// Computes the checksum word by word, as the code in RFC 1071, section 4.1, does.
+    /// Computes the checksum word by word, like the code in RFC 1071, section 4.1.
     fn slow(bytes: &[u8]) -> u16 {
         let mut sum = 0u32;
         for pair in bytes.chunks(2) {

@@ -14,7 +14,7 @@ use crate::view::{range, range_mut};
 /// Length of the header before the IV, in bytes.
 pub const HEADER_BYTES: usize = 8;
 
-/// Length of a trailer without padding, in bytes. It contains the pad length and the next header.
+/// Length in bytes of a trailer without padding: the pad length and the next header.
 pub const TRAILER_BYTES: usize = 2;
 
 view! {
@@ -34,8 +34,8 @@ fields! { Esp;
 }
 
 impl<T: AsRef<[u8]>> Esp<T> {
-    /// Returns all bytes after the header: the IV, the ciphertext and the ICV (integrity check
-    /// value).
+    /// Returns all bytes after the header: the IV, the ciphertext and the integrity check value
+    /// (ICV).
     #[inline]
     pub fn payload(&self) -> &[u8] {
         range(self.bytes(), HEADER_BYTES, usize::MAX)
@@ -43,8 +43,8 @@ impl<T: AsRef<[u8]>> Esp<T> {
 }
 
 impl<T: AsMut<[u8]>> Esp<T> {
-    /// Returns all bytes after the header: the IV, the ciphertext and the ICV (integrity check
-    /// value).
+    /// Returns all bytes after the header: the IV, the ciphertext and the integrity check value
+    /// (ICV).
     #[inline]
     pub fn payload_mut(&mut self) -> &mut [u8] {
         range_mut(self.buffer.as_mut(), HEADER_BYTES, usize::MAX)
@@ -78,16 +78,16 @@ impl EspHeader {
 /// Trailer of a decrypted payload.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct EspTrailer {
-    /// Number of padding bytes, which precede the pad length and the next header.
+    /// Number of padding bytes before the pad length and the next header.
     pub pad_bytes: u8,
-    /// Type of the payload, which is an IP protocol number. See [`protocol`](crate::protocol).
+    /// IP protocol number of the payload. See [`protocol`](crate::protocol).
     pub next_header: u8,
 }
 
 impl EspTrailer {
     /// Returns the trailer that pads `payload_bytes` and the trailer itself to a multiple of
-    /// `align_bytes`. `align_bytes` is the block size of the cipher. Values below 4 count as 4 (RFC
-    /// 4303, section 2.4).
+    /// `align_bytes`, the block size of the cipher. Values below 4 count as 4 (RFC 4303, section
+    /// 2.4).
     pub fn aligned(payload_bytes: usize, align_bytes: u8, next_header: u8) -> Self {
         let align = usize::from(align_bytes.max(4));
         let past = (payload_bytes % align + TRAILER_BYTES) % align;
@@ -101,8 +101,8 @@ impl EspTrailer {
         usize::from(self.pad_bytes) + TRAILER_BYTES
     }
 
-    /// Parses the trailer at the end of `plaintext`, which must not contain the ICV (integrity
-    /// check value). Checks that the padding bytes are 1, 2, 3, … (RFC 4303, section 2.4). The
+    /// Parses the trailer at the end of `plaintext`, which must not contain the integrity check
+    /// value (ICV). Checks that the padding bytes are 1, 2, 3, … (RFC 4303, section 2.4). The
     /// payload ends [`length_bytes`](Self::length_bytes) before the end of `plaintext`.
     pub fn parse(plaintext: &[u8]) -> Result<Self, Error> {
         let Some((rest, &[pad_bytes, next_header])) = plaintext.split_last_chunk::<TRAILER_BYTES>() else {

@@ -25,10 +25,10 @@ pub mod ethertype {
     pub const IPV6: u16 = 0x86dd;
     /// Service VLAN tag (IEEE 802.1ad).
     pub const SERVICE_VLAN: u16 = 0x88a8;
-    /// Outer VLAN tag of double-tagged frames, used before IEEE 802.1ad.
+    /// Outer VLAN tag of double-tagged frames before IEEE 802.1ad.
     pub const OLD_SERVICE_VLAN: u16 = 0x9100;
-    /// Smallest ethertype. If the field has a smaller value, it contains the payload length (IEEE
-    /// 802.3, clause 3.2.6).
+    /// Smallest ethertype. A smaller value in the field is a payload length (IEEE 802.3, clause
+    /// 3.2.6).
     pub const FIRST: u16 = 0x0600;
 
     /// Returns whether the ethertype announces a VLAN tag.
@@ -39,7 +39,7 @@ pub mod ethertype {
 }
 
 view! {
-    /// An Ethernet frame. The check only ensures that the buffer contains the header of 14 bytes.
+    /// An Ethernet frame. The check only ensures that the buffer holds the 14-byte header.
     Ethernet, check
 }
 

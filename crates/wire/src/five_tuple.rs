@@ -1,12 +1,12 @@
-//! Parses a frame in one pass and returns its five-tuple, for the packet path.
+//! Parses a frame in one pass and returns its five-tuple.
 
 use crate::ethernet::{self, ethertype};
 use crate::ipv4::{self, protocol};
 use crate::view::Field;
 use crate::{Error, Extensions, IpAddress, ipv6, vlan};
 
-/// Largest number of VLAN tags that [`parse`] reads. If a frame has more tags, the result contains
-/// the ethertype of the first tag that was not read.
+/// Maximum number of VLAN tags that [`parse`] reads. With more tags, the result contains the
+/// ethertype of the first unread tag.
 pub const VLAN_TAGS_MAX: usize = 2;
 
 /// Addresses, protocol and ports, which identify a flow.
@@ -18,9 +18,9 @@ pub struct FiveTuple {
     pub destination: IpAddress,
     /// IP protocol number. See [`protocol`].
     pub protocol: u8,
-    /// Source port. The value is 0 in every fragment, and if the protocol has no ports.
+    /// Source port, or 0 in a fragment and for a protocol without ports.
     pub source_port: u16,
-    /// Destination port. The value is 0 in every fragment, and if the protocol has no ports.
+    /// Destination port, or 0 in a fragment and for a protocol without ports.
     pub destination_port: u16,
 }
 
@@ -43,25 +43,25 @@ impl FiveTuple {
 pub struct Parsed {
     /// Ethertype after all VLAN tags. A value below [`ethertype::FIRST`] is an IEEE 802.3 length.
     pub ethertype: u16,
-    /// Identifiers of the VLAN tags, starting with the outer tag. The first
-    /// [`vlan_tags`](Self::vlan_tags) entries are valid.
+    /// Identifiers of the VLAN tags, outermost first. The first [`vlan_tags`](Self::vlan_tags)
+    /// entries are valid.
     pub vlan_ids: [u16; VLAN_TAGS_MAX],
     /// Number of VLAN tags, 0 to 2.
     pub vlan_tags: u8,
-    /// IP version, 4 or 6. The value is 0 if the frame is not IP or if its IP header is malformed.
+    /// IP version: 4, 6, or 0 if the frame is not IP or its IP header is malformed.
     pub ip_version: u8,
     /// Whether the packet is a fragment of an IP datagram, including the first fragment.
     pub fragment: bool,
     /// Offset of the header that follows the Ethernet header and the VLAN tags.
     pub l3_offset: usize,
-    /// End of the IP packet according to the length in its header, which is where Ethernet padding
-    /// starts. The value is 0 if `ip_version` is 0.
+    /// End of the IP packet according to its header, where Ethernet padding starts. The value is 0
+    /// if `ip_version` is 0.
     pub l3_end: usize,
-    /// Offset of the first byte after the IP header, its options and its extension headers, where
-    /// the upper-layer header starts. In a fragment, the data after the fragment header starts
-    /// there. The value is 0 if there is no `five_tuple`.
+    /// Offset of the upper-layer header, after the IP header, its options and its extension
+    /// headers. In a fragment, the offset follows the fragment header. The value is 0 without a
+    /// `five_tuple`.
     pub l4_offset: usize,
-    /// Five-tuple of the flow. `None` if the frame is not IP or has an `error`.
+    /// Five-tuple of the flow, or `None` if the frame is not IP or has an `error`.
     pub five_tuple: Option<FiveTuple>,
     /// Error of the frame, if any.
     pub error: Option<Error>,
@@ -114,8 +114,8 @@ pub fn parse(frame: &[u8]) -> Parsed {
     parsed
 }
 
-// No pointer to `parsed` leaves the inlined code, so the compiler keeps its fields in registers.
-// Fields in memory would cost 20 ns per frame.
+// No pointer to `parsed` leaves the inlined code, so the compiler keeps its fields in registers. In
+// memory, the fields would cost 20 ns per frame.
 #[inline(always)]
 fn read(frame: &[u8], parsed: &mut Parsed) -> Result<(), Error> {
     let Some((header, mut packet)) = frame.split_first_chunk::<{ ethernet::HEADER_BYTES }>() else {
@@ -227,7 +227,7 @@ fn read_ipv6(packet: &[u8], parsed: &mut Parsed) -> Result<(), Error> {
     Ok(())
 }
 
-/// The part of an IPv6 packet's upper layer that a five-tuple needs.
+/// Upper-layer fields of an IPv6 packet that a five-tuple needs.
 struct Upper {
     protocol: u8,
     offset: usize,
@@ -238,9 +238,9 @@ struct Upper {
 fn walk(next_header: u8, payload: &[u8]) -> Result<Upper, Error> {
     let mut walk = Extensions::new(next_header, payload);
     let mut fragment = false;
-    // All fragments contain the type of the first header in the fragmentable part (RFC 8200,
-    // section 4.5). Later headers are visible only in the first fragment, so the five-tuple must
-    // not depend on them.
+    // Only the first fragment contains the later headers. All fragments contain the type of the
+    // first header in the fragmentable part (RFC 8200, section 4.5). The five-tuple therefore
+    // depends only on this type.
     while !fragment && walk.protocol() != protocol::AH {
         let Some(step) = walk.next() else { break };
         fragment = step?.fragment().is_some_and(|header| header.is_fragment());

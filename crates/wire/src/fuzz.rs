@@ -1,5 +1,5 @@
 //! Fuzz targets: functions that accept arbitrary bytes and must not panic. libFuzzer calls them
-//! through `fuzz/fuzz_targets/`, and `tests/corpus.rs` calls them with the fuzz corpus.
+//! through `fuzz/fuzz_targets/`. The test `tests/corpus.rs` calls them with the fuzz corpus.
 
 use crate::ipv6_extension::emit_extension;
 use crate::*;
@@ -15,7 +15,7 @@ pub fn wire_parse(data: &[u8]) {
         assert!(parsed.l3_end <= data.len());
     }
     read_all(data);
-    // Every parser must accept any bytes, not only the payload of a valid lower layer.
+    // Every parser must accept any bytes, not only those of a valid lower layer.
     for offset in [parsed.l3_offset, parsed.l4_offset] {
         if let Some(rest) = data.get(offset..) {
             read_all(rest);
@@ -32,7 +32,7 @@ pub fn wire_emit(data: &[u8]) {
     set_all(data, &mut buffer);
 }
 
-/// Determines the five-tuple with the header views. [`parse`] must return the same five-tuple.
+/// Returns the five-tuple according to the header views. [`parse`] must return the same five-tuple.
 fn slow_five_tuple(frame: &[u8]) -> Option<FiveTuple> {
     let ethernet = Ethernet::new_checked(frame).ok()?;
     let (mut kind, mut packet) = (ethernet.ethertype(), ethernet.payload());
@@ -155,8 +155,7 @@ fn read_upper(data: &[u8], pseudo_header: Checksum) {
     }
 }
 
-/// Emits headers with fields from `data`. If `emit` accepts a header, parsing the emitted bytes
-/// must return the same header.
+/// Emits headers with fields from `data`. The parsers must return these headers again.
 fn emit_fields_from(data: &[u8], buffer: &mut [u8; 2048]) {
     let mut rest = data;
     let ethernet = EthernetHeader {
@@ -232,8 +231,8 @@ fn emit_fields_from(data: &[u8], buffer: &mut [u8; 2048]) {
     assert_eq!(EspTrailer::parse(&buffer[..written]), Ok(trailer));
 }
 
-/// Parses headers at the start of `data` and emits them. The emitted bytes must equal `data`,
-/// except for reserved fields.
+/// Parses headers at the start of `data` and emits them. The result must equal `data`, except for
+/// reserved fields.
 fn emit_parsed(data: &[u8], buffer: &mut [u8; 2048]) {
     if let Ok(view) = Ethernet::new_checked(data) {
         let written = EthernetHeader::parse(&view).emit(buffer).expect("a parsed header fits the buffer");
@@ -253,8 +252,7 @@ fn emit_parsed(data: &[u8], buffer: &mut [u8; 2048]) {
         let written = Ipv4Header::parse(&view).emit(buffer).expect("a parsed header fits the buffer");
         let reserved_flag = view.flags_offset() & 0x8000 != 0;
         if view.verify_checksum().is_ok() && !reserved_flag {
-            // One's complement has two zeros, 0 and 0xffff. The input may contain 0xffff where
-            // `emit` writes 0.
+            // One's complement has two zeros. The input may contain 0xffff where `emit` writes 0.
             assert!(buffer[..10] == data[..10] && buffer[12..written] == data[12..written]);
             assert!(buffer[10..12] == data[10..12] || data[10..12] == [0xff; 2]);
         }
@@ -294,8 +292,8 @@ fn emit_parsed(data: &[u8], buffer: &mut [u8; 2048]) {
     }
 }
 
-/// Checks that views stay within their buffer even if length fields in the buffer are overwritten
-/// after the check. Also checks that changes of the TTL and of addresses keep the checksum correct.
+/// Checks that views stay within their buffer if length fields change after the check. Also checks
+/// that changes of the TTL and of addresses keep the checksum correct.
 fn set_all(data: &[u8], buffer: &mut [u8; 2048]) {
     let copy = &mut buffer[..data.len().min(2048)];
     copy.copy_from_slice(&data[..copy.len()]);

@@ -108,8 +108,8 @@ impl Icmpv4Header {
         Self { kind: view.kind(), code: view.code(), rest: view.rest() }
     }
 
-    /// Writes the header, without the checksum, to the start of `buffer`. Returns the number of
-    /// bytes written.
+    /// Writes the header without its checksum to the start of `buffer`. Returns the number of bytes
+    /// written.
     pub fn emit(&self, buffer: &mut [u8]) -> Result<usize, Error> {
         let header = buffer.first_chunk_mut::<HEADER_BYTES>().ok_or(Error::Truncated)?;
         [self.kind, self.code, 0, 0].store(header, 0);

@@ -11,8 +11,8 @@
 use crate::view::{Field, range, range_mut};
 use crate::{Checksum, Error};
 
-/// Length of the header and the first word of the message body, in bytes. Every message of RFC 4443
-/// and RFC 4861 has this word.
+/// Length in bytes of the header and the first word of the body, which every message of RFC 4443
+/// and RFC 4861 has.
 pub const HEADER_BYTES: usize = 8;
 
 /// Message types (RFC 4443, RFC 4861).
@@ -114,8 +114,8 @@ impl Icmpv6Header {
         Self { kind: view.kind(), code: view.code(), rest: view.rest() }
     }
 
-    /// Writes the header, without the checksum, to the start of `buffer`. Returns the number of
-    /// bytes written.
+    /// Writes the header without its checksum to the start of `buffer`. Returns the number of bytes
+    /// written.
     pub fn emit(&self, buffer: &mut [u8]) -> Result<usize, Error> {
         let header = buffer.first_chunk_mut::<HEADER_BYTES>().ok_or(Error::Truncated)?;
         [self.kind, self.code, 0, 0].store(header, 0);

@@ -63,8 +63,8 @@ pub mod protocol {
 }
 
 view! {
-    /// An IPv4 packet. Bytes after its total length, such as Ethernet padding, are not part of it.
-    /// The checksum is verified separately, by [`verify_checksum`](Self::verify_checksum).
+    /// An IPv4 packet. It does not include bytes after its total length, such as Ethernet padding.
+    /// [`verify_checksum`](Self::verify_checksum) checks the checksum separately.
     Ipv4, check
 }
 
@@ -87,8 +87,7 @@ fn header_bytes(bytes: &[u8]) -> usize {
 }
 
 fields! { Ipv4;
-    /// Version and header length, which share the first byte. See
-    /// [`header_bytes`](Self::header_bytes).
+    /// Version and header length. See [`header_bytes`](Self::header_bytes).
     0 => version_ihl / set_version_ihl: u8,
     /// Traffic class: differentiated services and ECN (RFC 2474, RFC 3168).
     1 => traffic_class / set_traffic_class: u8,
@@ -96,7 +95,7 @@ fields! { Ipv4;
     2 => total_bytes / set_total_bytes: u16,
     /// Identification, which all fragments of a datagram share.
     4 => identification / set_identification: u16,
-    /// Flags and fragment offset, which share a word. See [`is_fragment`](Self::is_fragment).
+    /// Flags and fragment offset. See [`is_fragment`](Self::is_fragment).
     6 => flags_offset / set_flags_offset: u16,
     /// Time to live.
     8 => ttl / set_ttl: u8,
@@ -129,8 +128,8 @@ impl<T: AsRef<[u8]>> Ipv4<T> {
         self.flags_offset() & 0x2000 != 0
     }
 
-    /// Returns the offset of this packet's payload in the original datagram, in bytes. The offset
-    /// is a multiple of 8.
+    /// Returns the offset in bytes of this fragment's payload in the datagram. The offset is a
+    /// multiple of 8.
     #[inline]
     pub fn fragment_offset_bytes(&self) -> u16 {
         (self.flags_offset() & 0x1fff) << 3
@@ -166,8 +165,8 @@ impl<T: AsRef<[u8]>> Ipv4<T> {
         if checksum(header) == 0 { Ok(()) } else { Err(Error::Checksum) }
     }
 
-    /// Returns the checksum of the pseudo header. The caller adds the upper-layer header and the
-    /// payload to it.
+    /// Returns the checksum of the pseudo header, to which the caller adds the upper-layer header
+    /// and the payload.
     pub fn pseudo_header(&self) -> Checksum {
         let length = usize::from(self.total_bytes()).saturating_sub(self.header_bytes());
         let (source, destination) = (IpAddress::V4(self.source()), IpAddress::V4(self.destination()));
@@ -191,7 +190,7 @@ impl<T: AsRef<[u8]> + AsMut<[u8]>> Ipv4<T> {
     }
 
     /// Decrements the TTL and updates the checksum (RFC 1812 section 5.3.1, RFC 1624). Returns
-    /// false and changes nothing if the TTL is 0 or 1.
+    /// `false` and changes nothing if the TTL is 0 or 1.
     #[inline]
     pub fn decrement_ttl(&mut self) -> bool {
         let (old, protocol) = (self.ttl(), self.protocol());
@@ -220,15 +219,14 @@ impl<T: AsRef<[u8]> + AsMut<[u8]>> Ipv4<T> {
 /// An IPv4 option (RFC 791, section 3.1).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Ipv4Option<'a> {
-    /// Copied flag, class and number of the option. The value 0 ends the list of options, and the
-    /// value 1 is no operation.
+    /// Copied flag, class and number of the option. The value 0 ends the list of options. The value
+    /// 1 is an option without effect.
     pub kind: u8,
     /// Bytes of the option after its kind and length. Options of kind 0 and 1 have no data.
     pub data: &'a [u8],
 }
 
-/// Iterator over the options of a header. It stops at the end-of-list option or after the first
-/// error.
+/// Iterator over the options of a header. It ends at the end-of-list option and after an error.
 #[derive(Clone, Copy, Debug)]
 pub struct Ipv4Options<'a> {
     rest: &'a [u8],
@@ -271,7 +269,7 @@ pub struct Ipv4Header<'a> {
     pub dont_fragment: bool,
     /// Flag "more fragments".
     pub more_fragments: bool,
-    /// Offset of the payload in the original datagram, in bytes. It is a multiple of 8.
+    /// Offset in bytes of the payload in the original datagram. It is a multiple of 8.
     pub fragment_offset_bytes: u16,
     /// Time to live.
     pub ttl: u8,
@@ -310,7 +308,7 @@ impl<'a> Ipv4Header<'a> {
         HEADER_BYTES + self.options.len().next_multiple_of(4)
     }
 
-    /// Writes the header, with its checksum, to the start of `buffer`. Returns the number of bytes
+    /// Writes the header with its checksum to the start of `buffer`. Returns the number of bytes
     /// written. The buffer need not contain the payload.
     pub fn emit(&self, buffer: &mut [u8]) -> Result<usize, Error> {
         let header_bytes = self.header_bytes();
@@ -347,8 +345,7 @@ mod tests {
 
     use super::*;
 
-    /// An ICMP echo request from 10.0.0.1 to 10.0.0.2, with a padded record-route option
-    /// of one slot.
+    /// ICMP echo request from 10.0.0.1 to 10.0.0.2, with a padded record-route option.
     #[rustfmt::skip]
     const PACKET: [u8; 40] = [
         0x47, 0x00, 0x00, 0x24, 0x12, 0x34, 0x40, 0x00, 0x40, 0x01, 0x0a, 0xb4,

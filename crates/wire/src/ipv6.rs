@@ -18,8 +18,8 @@ pub const HEADER_BYTES: usize = 40;
 pub const FLOW_LABEL_MAX: u32 = 0xf_ffff;
 
 view! {
-    /// An IPv6 packet. Bytes after its payload length, such as Ethernet padding, are not part of
-    /// it. A jumbogram (RFC 2675) has a payload length of 0 and appears as a packet without
+    /// An IPv6 packet. It does not include bytes after its payload length, such as Ethernet
+    /// padding. A jumbogram (RFC 2675) has a payload length of 0 and appears as a packet without
     /// payload.
     Ipv6, check
 }
@@ -37,7 +37,7 @@ pub(crate) fn check(bytes: &[u8]) -> Result<(), Error> {
 }
 
 fields! { Ipv6;
-    /// Version, traffic class and flow label, which share the first word.
+    /// Version, traffic class and flow label.
     0 => version_class_label / set_version_class_label: u32,
     /// Number of bytes after the fixed header, including extension headers.
     4 => payload_bytes / set_payload_bytes: u16,
@@ -70,18 +70,18 @@ impl<T: AsRef<[u8]>> Ipv6<T> {
         range(self.bytes(), HEADER_BYTES, HEADER_BYTES + usize::from(self.payload_bytes()))
     }
 
-    /// Returns an iterator over the extension headers. When the iterator ends, it gives the offset
-    /// of the upper layer.
+    /// Returns an iterator over the extension headers. After the last one, the iterator gives the
+    /// offset of the upper layer.
     #[inline]
     pub fn extensions(&self) -> Extensions<'_> {
         Extensions::new(self.next_header(), self.payload())
     }
 
     /// Returns the checksum of the pseudo header for an upper layer of `length_bytes` bytes (RFC
-    /// 8200, section 8.1). The caller adds the upper-layer header and the payload to it.
+    /// 8200, section 8.1). The caller adds the upper-layer header and the payload.
     ///
-    /// The checksum covers the destination address of the fixed header. If a routing header has
-    /// segments left, the final destination is a different address.
+    /// The checksum covers the destination address of the fixed header, which is not the final
+    /// destination if a routing header has segments left.
     pub fn pseudo_header(&self, protocol: u8, length_bytes: u32) -> Checksum {
         let (source, destination) = (IpAddress::V6(self.source()), IpAddress::V6(self.destination()));
         Checksum::pseudo_header(source, destination, protocol, length_bytes)
@@ -96,8 +96,8 @@ impl<T: AsRef<[u8]> + AsMut<[u8]>> Ipv6<T> {
         range_mut(self.buffer.as_mut(), HEADER_BYTES, to)
     }
 
-    /// Decrements the hop limit. Returns false and changes nothing if the hop limit is 0 or 1 (RFC
-    /// 8200, section 3).
+    /// Decrements the hop limit. Returns `false` and changes nothing if the hop limit is 0 or 1
+    /// (RFC 8200, section 3).
     #[inline]
     pub fn decrement_hop_limit(&mut self) -> bool {
         let old = self.hop_limit();

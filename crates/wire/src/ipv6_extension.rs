@@ -13,7 +13,7 @@ use crate::ipv4::protocol;
 use crate::view::{Field, range, range_mut};
 use crate::{Error, ipv6};
 
-/// Largest number of extension headers in a packet. A packet with more headers gives
+/// Maximum number of extension headers in a packet. A packet with more headers gives
 /// [`Error::TooDeep`].
 ///
 /// RFC 8200, section 4.1, recommends at most two destination options headers and one header of each
@@ -28,21 +28,21 @@ pub const FRAGMENT_BYTES: usize = 8;
 pub struct Extension<'a> {
     /// Type of the header, which is a value of [`protocol`].
     pub kind: u8,
-    /// Offset of the extension header from the end of the fixed IPv6 header, in bytes.
+    /// Offset in bytes of the extension header from the end of the fixed IPv6 header.
     pub offset: usize,
     /// Bytes of the whole header.
     pub bytes: &'a [u8],
 }
 
 impl<'a> Extension<'a> {
-    /// Parses a fragment header. Returns `None` if this is another kind of header.
+    /// Parses a fragment header. Returns `None` for any other header.
     #[inline]
     pub fn fragment(&self) -> Option<FragmentHeader> {
         if self.kind == protocol::FRAGMENT { FragmentHeader::parse(self.bytes).ok() } else { None }
     }
 
-    /// Returns an iterator over the options. Only hop-by-hop options headers and destination
-    /// options headers contain options.
+    /// Returns an iterator over the options. Only hop-by-hop and destination options headers
+    /// contain options.
     pub fn options(&self) -> Ipv6Options<'a> {
         match self.kind {
             protocol::HOP_BY_HOP | protocol::DESTINATION_OPTIONS => {
@@ -52,8 +52,8 @@ impl<'a> Extension<'a> {
         }
     }
 
-    /// Returns the routing type and the number of segments left (RFC 8200, section 4.4). Returns
-    /// `None` if this is not a routing header.
+    /// Returns the routing type and the number of segments left (RFC 8200, section 4.4), or `None`
+    /// for any other header.
     pub fn routing(&self) -> Option<(u8, u8)> {
         (self.kind == protocol::ROUTING).then(|| (u8::load(self.bytes, 2), u8::load(self.bytes, 3)))
     }
@@ -84,21 +84,21 @@ pub struct Extensions<'a> {
 }
 
 impl<'a> Extensions<'a> {
-    /// Creates an iterator over the extension headers in `payload`, which are the bytes after the
-    /// fixed header. `next_header` is the next header field of the fixed header.
+    /// Creates an iterator over the extension headers in `payload`, the bytes after the fixed
+    /// header. `next_header` is the next header field of the fixed header.
     #[inline]
     pub fn new(next_header: u8, payload: &'a [u8]) -> Self {
         Self { payload, offset: 0, protocol: next_header, walked: 0, done: false }
     }
 
-    /// Returns the type of the header at [`offset`](Self::offset), which is the next extension
+    /// Returns the protocol number of the header at [`offset`](Self::offset): the next extension
     /// header or the upper layer.
     #[inline]
     pub fn protocol(&self) -> u8 {
         self.protocol
     }
 
-    /// Returns the offset of the next header from the start of the payload, in bytes. It is at most
+    /// Returns the offset in bytes of the next header from the start of the payload. It is at most
     /// the payload length.
     #[inline]
     pub fn offset(&self) -> usize {
@@ -122,8 +122,8 @@ impl<'a> Extensions<'a> {
     fn step(&mut self) -> Result<Option<Extension<'a>>, Error> {
         let rest = self.rest();
         // The length field of AH counts units of 4 bytes, minus 2. The fragment header has no
-        // length field. The length fields of the other headers count units of 8 bytes, minus 1 (RFC
-        // 4302 section 2.2, RFC 8200 sections 4.3 to 4.6).
+        // length field. All other length fields count units of 8 bytes, minus 1 (RFC 4302 section
+        // 2.2, RFC 8200 sections 4.3 to 4.6).
         let length = usize::from(u8::load(rest, 1));
         let length = match self.protocol {
             // A hop-by-hop options header is allowed only directly after the fixed header (RFC
@@ -164,12 +164,11 @@ impl<'a> Iterator for Extensions<'a> {
     }
 }
 
-/// An option of a hop-by-hop or destination options header (RFC 8200, section 4.2). Padding options
-/// are not represented.
+/// An option of a hop-by-hop or destination options header (RFC 8200, section 4.2). The iterator
+/// skips padding options.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Ipv6Option<'a> {
-    /// Type of the option. Its two highest bits specify what a node does if it does not know the
-    /// option.
+    /// Type of the option. Its two highest bits tell a node how to treat an unknown option.
     pub kind: u8,
     /// Data of the option.
     pub data: &'a [u8],
@@ -210,8 +209,8 @@ impl<'a> Iterator for Ipv6Options<'a> {
 pub struct FragmentHeader {
     /// Type of the first header in the fragmentable part of the packet (RFC 8200, section 4.5).
     pub next_header: u8,
-    /// Offset of this fragment in the fragmentable part of the packet, in bytes. It is a multiple
-    /// of 8 and at most 65,528.
+    /// Offset in bytes of this fragment in the fragmentable part of the packet. It is a multiple of
+    /// 8 and at most 65,528.
     pub offset_bytes: u16,
     /// Whether more fragments follow.
     pub more_fragments: bool,
@@ -220,8 +219,8 @@ pub struct FragmentHeader {
 }
 
 impl FragmentHeader {
-    /// Returns whether the datagram was split into several fragments. An atomic fragment (RFC 6946)
-    /// contains the whole datagram and does not count.
+    /// Returns whether the datagram was split into several fragments. The result is `false` for an
+    /// atomic fragment (RFC 6946), which contains the whole datagram.
     #[inline]
     pub fn is_fragment(&self) -> bool {
         self.offset_bytes != 0 || self.more_fragments
@@ -257,8 +256,8 @@ impl FragmentHeader {
 /// which is a multiple of 8.
 ///
 /// `content` follows the first two bytes of the header, and has at most 2,046 bytes. The function
-/// pads it like options, with Pad1 or PadN (RFC 8200, section 4.2). A routing header has no
-/// padding, so its content must have 8 * n + 6 bytes.
+/// pads `content` with Pad1 or PadN (RFC 8200, section 4.2). A routing header has no padding, so
+/// its content must have 8 * n + 6 bytes.
 pub fn emit_extension(next_header: u8, content: &[u8], buffer: &mut [u8]) -> Result<usize, Error> {
     let length = (content.len() + 2).next_multiple_of(8);
     let Ok(units) = u8::try_from(length / 8 - 1) else {
@@ -278,8 +277,8 @@ pub fn emit_extension(next_header: u8, content: &[u8], buffer: &mut [u8]) -> Res
     Ok(length)
 }
 
-/// Largest total length of the headers that [`Extensions`] accepts, including the fixed header, in
-/// bytes.
+/// Maximum total length in bytes of the headers that [`Extensions`] accepts, including the fixed
+/// header.
 pub const CHAIN_BYTES_MAX: usize = ipv6::HEADER_BYTES + HEADERS_MAX * 2048;
 
 #[cfg(test)]
@@ -298,8 +297,8 @@ mod tests {
         (steps.collect(), walk.upper_layer())
     }
 
-    /// Returns the headers hop-by-hop, routing, first fragment, AH, destination options and UDP,
-    /// one after another.
+    /// Returns the following headers: hop-by-hop, routing, first fragment, AH, destination options
+    /// and UDP.
     fn chain() -> Vec<u8> {
         let mut bytes = vec![0; 128];
         let mut at = 0;

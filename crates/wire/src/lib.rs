@@ -86,10 +86,10 @@ pub use vlan::{Vlan, VlanHeader};
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Error {
     /// The buffer ends before the header, or before the length in the header. `emit` returns this
-    /// error if the buffer is too small.
+    /// error for a buffer that is too small.
     Truncated,
-    /// A field has a value that its standard forbids. `emit` returns this error if a value does not
-    /// fit its field.
+    /// A field has a value that its standard forbids. `emit` returns this error for a value that
+    /// does not fit its field.
     Malformed,
     /// A checksum is wrong.
     Checksum,
@@ -101,13 +101,12 @@ impl Error {
     /// Number of error kinds, which is the size of counter tables.
     pub const COUNT: usize = 4;
 
-    /// Returns the index of this kind of error in a counter table. The index is below
-    /// [`Error::COUNT`].
+    /// Returns the index of this error in a counter table. The index is below [`Error::COUNT`].
     pub const fn index(self) -> usize {
         self as usize
     }
 
-    /// Returns the name of this kind of error, for the names of counters.
+    /// Returns the name of this error, for the names of counters.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Truncated => "truncated",

@@ -131,15 +131,15 @@ impl<T: AsRef<[u8]> + AsMut<[u8]>> Tcp<T> {
 pub enum TcpOption<'a> {
     /// No operation, kind 1 (RFC 9293). It serves as padding between options.
     NoOperation,
-    /// Maximum segment size, kind 2 (RFC 9293). The value is the largest segment that the sender of
-    /// the option accepts, in bytes.
+    /// Maximum segment size, kind 2 (RFC 9293). The value is the size in bytes of the largest
+    /// segment that the option's sender accepts.
     MaximumSegment(u16),
-    /// Window scale, kind 3 (RFC 7323). The value is the left shift of the window, 0 to 14.
+    /// Window scale, kind 3 (RFC 7323). The value is the left shift of the window size, 0 to 14.
     WindowScale(u8),
     /// Selective acknowledgment permitted, kind 4 (RFC 2018).
     SackPermitted,
-    /// Selective acknowledgment, kind 5 (RFC 2018). The bytes contain the left and right edge of
-    /// each received block, with 4 bytes per edge.
+    /// Selective acknowledgment, kind 5 (RFC 2018). The bytes contain the left edge and the right
+    /// edge of each received block, with 4 bytes per edge.
     Sack(&'a [u8]),
     /// Timestamps, kind 8 (RFC 7323).
     Timestamps {
@@ -148,7 +148,7 @@ pub enum TcpOption<'a> {
         /// Timestamp of the receiver's clock, which the sender echoes.
         echo: u32,
     },
-    /// An option of any other kind, or an option with a wrong length.
+    /// An option of another kind, or with a wrong length.
     Other {
         /// Kind of the option. It is neither 0 nor 1.
         kind: u8,
@@ -205,8 +205,7 @@ impl<'a> TcpOption<'a> {
     }
 }
 
-/// Iterator over the options of a header. It stops at the end-of-list option or after the first
-/// error.
+/// Iterator over the options of a header. It ends at the end-of-list option and after an error.
 #[derive(Clone, Copy, Debug)]
 pub struct TcpOptions<'a> {
     rest: &'a [u8],
@@ -279,8 +278,8 @@ impl<'a> TcpHeader<'a> {
         HEADER_BYTES + self.options.len().next_multiple_of(4)
     }
 
-    /// Writes the header, without the checksum, to the start of `buffer`. Returns the number of
-    /// bytes written.
+    /// Writes the header without its checksum to the start of `buffer`. Returns the number of bytes
+    /// written.
     pub fn emit(&self, buffer: &mut [u8]) -> Result<usize, Error> {
         let header_bytes = self.header_bytes();
         if header_bytes > HEADER_BYTES_MAX {

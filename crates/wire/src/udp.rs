@@ -15,7 +15,7 @@ use crate::view::{Field, range, range_mut};
 pub const HEADER_BYTES: usize = 8;
 
 view! {
-    /// A UDP datagram. Bytes after the length that its header states are not part of it.
+    /// A UDP datagram. It does not include bytes after the length in its header.
     Udp, check
 }
 
@@ -37,7 +37,7 @@ fields! { Udp;
     2 => destination_port / set_destination_port: u16,
     /// Total length of the header and the payload, in bytes.
     4 => length_bytes / set_length_bytes: u16,
-    /// Checksum. The value 0 means that the datagram has no checksum.
+    /// Checksum, or 0 without a checksum.
     6 => checksum / set_checksum: u16,
 }
 
@@ -55,8 +55,8 @@ impl<T: AsRef<[u8]>> Udp<T> {
 
     /// Verifies the checksum. The length in `pseudo_header` must be the length of this datagram.
     ///
-    /// A datagram without a checksum is accepted. RFC 768 allows this over IPv4. Over IPv6, RFC
-    /// 8200, section 8.1, allows it for tunnels only, which the caller must check.
+    /// Accepts a datagram without a checksum, which RFC 768 allows over IPv4. Over IPv6, RFC 8200,
+    /// section 8.1, allows it only for tunnels. The caller must check this.
     pub fn verify_checksum(&self, mut pseudo_header: Checksum) -> Result<(), Error> {
         if self.checksum() == 0 {
             return Ok(());
@@ -117,8 +117,8 @@ impl UdpHeader {
         }
     }
 
-    /// Writes the header, without the checksum, to the start of `buffer`. Returns the number of
-    /// bytes written.
+    /// Writes the header without its checksum to the start of `buffer`. Returns the number of bytes
+    /// written.
     pub fn emit(&self, buffer: &mut [u8]) -> Result<usize, Error> {
         let Ok(length) = u16::try_from(self.payload_bytes.saturating_add(HEADER_BYTES)) else {
             return Err(Error::Malformed);
@@ -147,7 +147,7 @@ mod tests {
     #[test]
     fn fills_and_verifies_the_checksum_of_a_known_datagram() {
         // The words c000 0201 c633 6402 0011 000a 1000 2000 000a 6162 sum to 27dbd. The folded sum
-        // is 7dbf, and its complement is 8240.
+        // 7dbf has the complement 8240.
         let mut bytes = *b"\x10\x00\x20\x00\x00\x0a\x00\x00ab\xff";
         let mut view = Udp::new_checked(&mut bytes).unwrap();
         assert_eq!(view.payload(), b"ab");
@@ -200,8 +200,8 @@ mod tests {
             prop_assert_eq!(view.payload(), &payload[..]);
             prop_assert_eq!(view.verify_checksum(pseudo(length)), Ok(()));
 
-            // A flipped bit outside the length field is detected, unless it sets the checksum to 0
-            // (no checksum).
+            // The checksum detects a flipped bit outside the length field, unless the flip sets the
+            // checksum to 0 (no checksum).
             let bit = flip.index(8 * length);
             buffer[bit / 8] ^= 1 << (bit % 8);
             if let Ok(view) = Udp::new_checked(&buffer)

@@ -1,5 +1,4 @@
-//! Common parts of all header views: bounds-checked fields, and macros that declare accessors by
-//! offset.
+//! Common parts of all header views: fields with bounds checks, and macros for accessors.
 
 /// A fixed-size field in network byte order.
 pub(crate) trait Field: Sized {
@@ -43,14 +42,14 @@ macro_rules! integer_field {
 }
 integer_field!(u8, u16, u32);
 
-/// Returns the bytes from `from` up to `to`, or up to the end of `bytes` if that comes first.
+/// Returns the bytes from `from` to `to`, or to the end of `bytes` if it comes first.
 #[inline]
 pub(crate) fn range(bytes: &[u8], from: usize, to: usize) -> &[u8] {
     let to = to.min(bytes.len());
     bytes.get(from..to).unwrap_or(&[])
 }
 
-/// Returns the bytes from `from` up to `to`, or up to the end of `bytes` if that comes first.
+/// Returns the bytes from `from` to `to`, or to the end of `bytes` if it comes first.
 #[inline]
 pub(crate) fn range_mut(bytes: &mut [u8], from: usize, to: usize) -> &mut [u8] {
     let to = to.min(bytes.len());
@@ -58,7 +57,7 @@ pub(crate) fn range_mut(bytes: &mut [u8], from: usize, to: usize) -> &mut [u8] {
 }
 
 /// Declares the type of a header view: `view! { /// doc Name, check }`. The constructor
-/// `new_checked` calls `check(&[u8]) -> Result<(), Error>` to validate the buffer.
+/// `new_checked` calls `check(&[u8]) -> Result<(), Error>` to check the buffer.
 macro_rules! view {
     ($(#[$doc:meta])* $name:ident, $check:path) => {
         $(#[$doc])*
@@ -68,7 +67,8 @@ macro_rules! view {
         }
 
         impl<T: AsRef<[u8]>> $name<T> {
-            /// Creates a view. Checks that the header and the lengths in it fit in the buffer.
+            /// Creates a view. Checks that the header fits in the buffer, with all lengths in the
+            /// header.
             #[inline]
             pub fn new_checked(buffer: T) -> Result<Self, $crate::Error> {
                 $check(buffer.as_ref())?;
@@ -89,7 +89,7 @@ macro_rules! view {
     };
 }
 
-/// Declares the accessors of a view's fields, with one field per line: `/// doc  offset => name /
+/// Declares the accessors of a view's fields, one field per line: `/// doc  offset => name /
 /// set_name: type`.
 macro_rules! fields {
     ($view:ident; $($(#[$doc:meta])* $at:literal => $load:ident / $store:ident : $field:ty),* $(,)?) => {

@@ -11,10 +11,10 @@
 use crate::Error;
 use crate::view::range;
 
-/// Length of a tag without the ethertype that announces it, in bytes.
+/// Length in bytes of a tag without the ethertype that announces it.
 pub const HEADER_BYTES: usize = 4;
 
-/// Largest value of the VLAN identifier field. IEEE 802.1Q reserves the value 4095 itself.
+/// Maximum value of the VLAN identifier field. IEEE 802.1Q reserves the value 4095 itself.
 pub const ID_MAX: u16 = 0x0fff;
 
 view! {
@@ -27,8 +27,7 @@ fn check(bytes: &[u8]) -> Result<(), Error> {
 }
 
 fields! { Vlan;
-    /// Tag control information, which contains the priority, the drop eligible indicator and the
-    /// VLAN identifier.
+    /// Tag control information: the priority, the drop eligible indicator and the VLAN identifier.
     0 => control / set_control: u16,
     /// Type of the payload.
     2 => ethertype / set_ethertype: u16,
@@ -61,7 +60,7 @@ impl<T: AsRef<[u8]>> Vlan<T> {
 }
 
 impl<T: AsRef<[u8]> + AsMut<[u8]>> Vlan<T> {
-    /// Writes the VLAN identifier, [`id`](Self::id). Only the lower 12 bits of the value are used.
+    /// Writes the VLAN identifier. Ignores all but the lower 12 bits of the value.
     pub fn set_id(&mut self, id: u16) {
         self.set_control(self.control() & !ID_MAX | id & ID_MAX);
     }

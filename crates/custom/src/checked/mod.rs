@@ -1,7 +1,7 @@
-//! Runs a function of a user under sanitizers, in a separate program (`program.c`).
+//! Runs a user's function with sanitizers in a separate program (`program.c`).
 //!
 //! The program is a child process without privileges. It reads frames from a pipe, runs the kernel
-//! on each of them, and writes the results. The first problem ends it.
+//! on each frame, and writes the results. It ends at the first problem.
 
 mod build;
 mod report;
@@ -18,7 +18,7 @@ use crate::{Compiled, Error};
 
 /// Maximum length of a frame, in bytes.
 pub const FRAME_BYTES_MAX: usize = 9216;
-/// Maximum number of branches that the kernel takes for one packet.
+/// Maximum number of branches in the kernel for one packet.
 pub const STEPS_MAX: u32 = 1_000_000;
 
 /// Result of the kernel for one frame.
@@ -30,7 +30,7 @@ pub struct Answer {
     pub moved: i32,
     /// The frame after the kernel has run.
     pub frame: Vec<u8>,
-    /// Whether the frame is the first one with its path through the kernel.
+    /// Whether this frame is the first with its path through the kernel.
     pub is_new: bool,
 }
 
@@ -188,7 +188,7 @@ fn properties(compiled: &Compiled, image: ImageRef<'_>, ports: usize) -> Vec<u8>
 /// Size of the struct `answer` of `program.c`, in bytes.
 const ANSWER_BYTES: usize = 24;
 
-/// Reads the answers of a batch. Returns `None` if they are not complete.
+/// Reads the answers for a batch. Returns `None` if they are incomplete.
 fn answers(mut reply: &[u8], count: usize) -> Option<Vec<Answer>> {
     let mut answers = Vec::with_capacity(count);
     for _ in 0..count {

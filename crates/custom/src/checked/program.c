@@ -101,7 +101,7 @@ static void fail(const char *line, const char *sentence)
     _exit(3);
 }
 
-/* Names the frame at which a sanitizer ends the program, and the addresses of the tables. */
+/* Prints the frame at which a sanitizer ends the program, and the addresses of the tables. */
 static void died(void)
 {
     const uintptr_t start = (uintptr_t)pages;
@@ -126,8 +126,7 @@ static __attribute__((noinline)) void fail_loop(void *place)
     fail(line, "the packet takes too many steps: bound the loop");
 }
 
-/* Instrumented code calls this function at each branch. Code that runs before `main` is
- * instrumented too. */
+/* Instrumented code calls this function at each branch. Even code before `main` is instrumented. */
 void __sanitizer_cov_trace_pc(void)
 {
     const uintptr_t here = (uintptr_t)__builtin_return_address(0);

@@ -10,7 +10,7 @@ use crate::words::KeyWords;
 use super::header::plain_struct;
 use super::prefix;
 
-/// Size in bytes of all rows of a table, above which reading a row is likely to miss every cache.
+/// Total size in bytes of a table's rows, above which a row is probably in no cache.
 const FAR_BYTES: usize = 1 << 20;
 
 /// Returns the C structs and the lookup function of each table.
@@ -92,7 +92,6 @@ fn find(table: &Table, name: &str, offset: usize) -> String {
     }
 }
 
-/// Returns the body of the C function that looks up a key in a hash table.
 fn exact(table: &Table, name: &str) -> String {
     let words = KeyWords::of(&table.key);
     let Some(packing) = Packing::of(&table.key, &table.row) else { return exact_wide(table, name, &words) };
@@ -117,8 +116,8 @@ fn exact(table: &Table, name: &str) -> String {
     text + "    return 1;\n}\n"
 }
 
-/// Returns the body of the C function that looks up a key in a hash table whose entries refer to
-/// records. Such a table is used if a key and a row do not fit into one 64-bit entry.
+/// Returns the body of the C function that looks up a key in a wide hash table. The entries of such
+/// a table refer to records, because a key and a row do not fit into 64 bits.
 fn exact_wide(table: &Table, name: &str, words: &KeyWords) -> String {
     let mut text = String::new();
     let (count, row_offset) = (words.len(), words.len() * 8);
@@ -164,7 +163,7 @@ pub(super) fn word(parts: &[crate::words::Part], key: &[Field]) -> String {
     parts.iter().map(part).collect::<Vec<_>>().join(" | ")
 }
 
-/// Returns the C expressions for all words of a key, followed by zeros up to `count` words.
+/// Returns the C expressions for all words of a key. Zeros fill the list to `count` words.
 fn word_list(words: &KeyWords, key: &[Field], count: usize) -> String {
     let list = words.0.iter().map(|parts| word(parts, key)).chain(std::iter::repeat("0".to_owned()));
     list.take(count).collect::<Vec<_>>().join(", ")

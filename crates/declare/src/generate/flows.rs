@@ -1,4 +1,4 @@
-//! Generates C structs and functions for flows, which a packet function uses on the CPU.
+//! Generates C structs and functions for flows, which packet functions use on the CPU.
 
 use std::fmt::Write as _;
 
@@ -11,7 +11,7 @@ use super::accessors::word;
 use super::header::plain_struct;
 use super::{prefix, upper};
 
-/// Returns the C structs of flows, and the part of the C header that is compiled only for the CPU.
+/// Returns the C structs of flows, and the C code that is compiled only for the CPU.
 pub(super) fn structs(declaration: &Declaration) -> String {
     let Some(flows) = &declaration.flows else { return String::new() };
     let name = format!("{}_{}", prefix(declaration), flows.name);
@@ -27,7 +27,7 @@ pub(super) fn structs(declaration: &Declaration) -> String {
     text + "#ifdef GW_HOST\n" + &host(declaration, flows) + "#endif\n"
 }
 
-/// Returns a placeholder for the state of a flow without declared fields.
+/// Returns the state of a flow if no fields are declared.
 fn unused_row() -> Vec<Field> {
     let kind = crate::types::FieldType::Scalar(crate::types::Scalar::Unsigned(32));
     vec![Field { name: "unused".to_owned(), kind, text: String::new() }]
@@ -39,7 +39,7 @@ struct Names {
     prefix: String,
     /// Prefix of C macros, such as `GW_NAT44`.
     upper: String,
-    /// Prefix of the functions and types of flows, such as `gw_nat44_session`.
+    /// Prefix of the C functions and types for flows, such as `gw_nat44_session`.
     flow: String,
 }
 
@@ -57,7 +57,7 @@ fn host(declaration: &Declaration, flows: &Flows) -> String {
     text + &create(declaration, flows, &names)
 }
 
-/// Returns C macros for the size of a flow record and the offsets of its parts.
+/// Returns C macros for the size and the offsets of a flow record.
 fn sizes(flows: &Flows, names: &Names) -> String {
     let Names { prefix, upper, .. } = names;
     let FlowLayout { key_offset, key_words, reverse_offset, reverse_words, row_offset, row_bytes, record_bytes } =
@@ -73,7 +73,7 @@ fn sizes(flows: &Flows, names: &Names) -> String {
     )
 }
 
-/// Returns the C declarations of the functions that the author of the packet function must define.
+/// Returns the C declarations of the functions that the packet function must define.
 fn prototypes(declaration: &Declaration, flows: &Flows, names: &Names) -> String {
     let Names { prefix, flow, .. } = names;
     let name = &declaration.name;
@@ -104,7 +104,6 @@ fn prototypes(declaration: &Declaration, flows: &Flows, names: &Names) -> String
     out
 }
 
-/// Returns the C functions that pack keys into words, hash keys and compare keys.
 fn keys(flows: &Flows, names: &Names) -> String {
     let Names { prefix, upper, flow } = names;
     let mut text = String::new();
@@ -132,7 +131,6 @@ fn keys(flows: &Flows, names: &Names) -> String {
     text
 }
 
-/// Returns the C expression that extracts a field from the words of a key.
 fn field_of(fields: &[Field], name: &str) -> String {
     for (index, parts) in KeyWords::of(fields).0.iter().enumerate() {
         for Part { field, shift, bits, .. } in parts {
@@ -144,7 +142,7 @@ fn field_of(fields: &[Field], name: &str) -> String {
     "0".to_owned()
 }
 
-/// Returns the C functions that count the flows that have the same value in a key field.
+/// Returns the C functions that count the flows with the same value in a key field.
 fn limit(declaration: &Declaration, flows: &Flows, names: &Names) -> String {
     let Names { prefix, .. } = names;
     let Some(FlowLimit { by, max }) = &flows.limit else {
@@ -170,8 +168,8 @@ fn limit(declaration: &Declaration, flows: &Flows, names: &Names) -> String {
     )
 }
 
-/// Returns the C functions that take a pair of address and port from the pool, give it back, and
-/// compute the steering bucket of a packet.
+/// Returns the C functions that take an address-port pair from the pool, give it back, and compute
+/// the steering bucket of a packet.
 fn resources(declaration: &Declaration, flows: &Flows, names: &Names) -> String {
     let Names { prefix, .. } = names;
     let mut text = String::new();
@@ -224,8 +222,8 @@ fn resources(declaration: &Declaration, flows: &Flows, names: &Names) -> String 
     text
 }
 
-/// Returns the C functions that create, change and remove the state of flows. The author's
-/// functions `miss` and `update` call them.
+/// Returns the C functions that create, change and remove the state of flows. The functions `miss`
+/// and `update` of the packet function call them.
 fn create(declaration: &Declaration, flows: &Flows, names: &Names) -> String {
     let Names { prefix, upper, flow } = names;
     let (key_words, reverse_words) = (KeyWords::of(&flows.key).len(), KeyWords::of(&flows.reverse).len());
@@ -277,7 +275,7 @@ fn create(declaration: &Declaration, flows: &Flows, names: &Names) -> String {
     text
 }
 
-/// Returns the layout of a flow's state, which has at least one field.
+/// Returns the layout of a flow's state. It has at least one field.
 pub(crate) fn row_layout(flows: &Flows) -> RecordLayout {
     if flows.row.is_empty() { RecordLayout::padded(&unused_row()) } else { RecordLayout::padded(&flows.row) }
 }

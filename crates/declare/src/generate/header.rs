@@ -1,4 +1,4 @@
-//! Generates the C header of a function, which contains numbers, structs and lookup functions.
+//! Generates the C header of a function, with numbers, structs and lookup functions.
 
 use std::fmt::Write as _;
 
@@ -52,8 +52,7 @@ pub fn header(declaration: &Declaration, number: Option<u8>) -> String {
     text + "#endif\n"
 }
 
-/// Returns the C code of a declared struct. Static assertions check the struct's size and field
-/// offsets.
+/// Returns the C code of a declared struct, with static assertions of its size and field offsets.
 fn record_struct(declaration: &Declaration, record: &Record) -> String {
     let name = format!("{}_{}", prefix(declaration), record.name);
     let mut text = format!("\ntypedef struct {name} {{\n");
@@ -68,7 +67,7 @@ fn record_struct(declaration: &Declaration, record: &Record) -> String {
     text
 }
 
-/// Appends static assertions about the size of a struct and the offsets of its fields.
+/// Appends static assertions of a struct's size and field offsets.
 fn asserts(text: &mut String, name: &str, fields: &[Field], layout: &RecordLayout) {
     let short = name.trim_start_matches("gw_");
     let _ = writeln!(text, "GW_STATIC_ASSERT(sizeof({name}) == {}, {short}_size);", layout.bytes);
@@ -88,7 +87,7 @@ pub(super) fn plain_struct(declaration: &Declaration, name: &str, fields: &[Fiel
     text
 }
 
-/// Returns the declaration of a struct member in C, without a semicolon.
+/// Returns the C declaration of a struct member, without a semicolon.
 fn member(declaration: &Declaration, field: &Field) -> String {
     let record = |name: &str| format!("{}_{name}", prefix(declaration));
     let name = &field.name;
@@ -101,7 +100,7 @@ fn member(declaration: &Declaration, field: &Field) -> String {
     }
 }
 
-/// Returns the C struct of the parameters, and the C function that returns a pointer to it.
+/// Returns the C struct of the parameters, and the C function that returns it.
 fn params(declaration: &Declaration) -> String {
     let (prefix, layout) = (prefix(declaration), ImageLayout::of(declaration));
     if declaration.params.is_empty() {
@@ -139,8 +138,7 @@ fn param_members(param: &Param) -> String {
     }
 }
 
-/// Returns the name of the C member whose offset is
-/// [`ParamLayout::second`](crate::ParamLayout::second).
+/// Returns the C member whose offset is [`ParamLayout::second`](crate::ParamLayout::second).
 fn last_member(param: &Param) -> String {
     match param.shape {
         ParamShape::Prefix4 | ParamShape::Prefix6 => format!("{}_mask", param.name),

@@ -1,4 +1,4 @@
-//! Generates C, Rust and documentation texts from a declaration.
+//! Generates C code, Rust code and documentation from a declaration.
 
 mod accessors;
 mod counters;
@@ -24,7 +24,7 @@ fn upper(declaration: &Declaration) -> String {
     format!("GW_{}", declaration.name.to_ascii_uppercase())
 }
 
-/// Returns the contract of a function that is loaded when Godwit starts. Its strings are never
+/// Returns the contract of a function that is loaded at the start of Godwit. Its strings are never
 /// freed, because a process loads few functions.
 pub fn contract(declaration: &Declaration, number: Option<u8>) -> &'static Contract {
     fn text(text: &str) -> &'static str {
@@ -61,7 +61,7 @@ pub fn contract(declaration: &Declaration, number: Option<u8>) -> &'static Contr
     }))
 }
 
-/// Returns the name, unit and meaning of each counter, including the counters of flows.
+/// Returns the name, unit and meaning of each counter, including those of flows.
 fn counters(declaration: &Declaration) -> Vec<(String, String, String)> {
     let declared = declaration.counters.iter();
     let mut counters: Vec<_> = declared.map(|c| (c.name.clone(), c.unit.clone(), c.text.clone())).collect();

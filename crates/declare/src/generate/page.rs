@@ -78,8 +78,7 @@ pub fn columns(shape: Shape, key: &[Field], row: &[Field]) -> Vec<String> {
     first.iter().map(|column| (*column).to_owned()).chain(fields).collect()
 }
 
-/// Returns a whole documentation page in Markdown, for a function that has no page in the
-/// repository.
+/// Returns a complete Markdown page, for a function without a page in the repository.
 pub fn page(declaration: &Declaration) -> String {
     let mut text =
         format!("# {}\n\n{}\n\n## Contract\n\n{}", declaration.name, declaration.summary, contract(declaration));

@@ -76,8 +76,8 @@ fn number_of(text: &mut String, kind: &str, name: &str, number: usize, meaning: 
     let _ = writeln!(text, "    /// {meaning}\n    pub const {kind}_{}: u8 = {number};", name.to_ascii_uppercase());
 }
 
-/// Returns the Rust code of a function's structs and constants. The name of the function is the
-/// prefix of their names.
+/// Returns the Rust code of a function's structs and constants. Their names start with the name of
+/// the function.
 pub fn image(declaration: &Declaration) -> String {
     let mut text = String::new();
     let upper = declaration.name.to_ascii_uppercase();
@@ -99,8 +99,8 @@ pub fn image(declaration: &Declaration) -> String {
     text
 }
 
-/// Returns the name of a struct in Rust. For example, the function `l2` and the struct `next_hop`
-/// give `L2NextHop`.
+/// Returns the Rust name of a struct. For example, the function `l2` and the struct `next_hop` give
+/// `L2NextHop`.
 fn type_name(declaration: &Declaration, record: &str) -> String {
     let word = |word: &str| word[..1].to_ascii_uppercase() + &word[1..];
     std::iter::once(declaration.name.as_str()).chain(record.split('_')).map(word).collect()
@@ -180,7 +180,7 @@ fn emit(field: &Field, offset: usize) -> String {
     format!("        {line}\n")
 }
 
-/// Returns a description as a sentence, with an initial capital letter and a full stop.
+/// Returns a description with an initial capital letter and a full stop.
 fn sentence(meaning: &str) -> String {
     let mut letters = meaning.chars();
     let first = letters.next().map(|letter| letter.to_uppercase().collect::<String>()).unwrap_or_default();

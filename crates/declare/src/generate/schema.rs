@@ -1,4 +1,4 @@
-//! Generates the JSON Schema of the configuration of a function.
+//! Generates the JSON Schema of a function's configuration.
 
 use serde_json::{Map, Value, json};
 

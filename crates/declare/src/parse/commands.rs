@@ -7,8 +7,8 @@ use crate::head::check_name;
 
 use super::section::Section;
 
-/// Reads the TOML table `[commands]`. It contains the command-line word of the function and one
-/// table per command.
+/// Reads the TOML table `[commands]`: the command-line word of the function, and one table per
+/// command.
 pub(super) fn read(root: &mut Section<'_>) -> Result<(Option<String>, Vec<Command>), Error> {
     let Some(mut section) = root.section("commands")? else { return Ok((None, Vec::new())) };
     let alias = section.text("alias")?;
@@ -65,9 +65,9 @@ fn command(name: String, mut section: Section<'_>) -> Result<Command, Error> {
     Ok(command)
 }
 
-/// Reads an option of a command. Its format is `[row.]NAME[!][=DEFAULT] text|number|flag: meaning`.
-/// With the prefix `row.`, the option belongs to each row of the command, and with `!`, it is
-/// required.
+/// Reads an option of a command, in the format `[row.]NAME[!][=DEFAULT] text|number|flag: meaning`.
+/// With the prefix `row.`, each row of the command has the option. The character `!` marks a
+/// required option.
 fn argument(text: &str, line: usize) -> Result<CommandArgument, Error> {
     let refuse = |message: String| Error { line, message };
     let (left, meaning) =

@@ -7,8 +7,8 @@ use crate::types::{Field, FieldType};
 
 use super::section::Section;
 
-/// Reads the TOML tables `[structs.NAME]`. Each field of a struct is a text of the form "TYPE:
-/// meaning". The fields are in memory order.
+/// Reads the TOML tables `[structs.NAME]`. Each field has the form `name = "TYPE: meaning"`. The
+/// fields are in memory order.
 pub(super) fn records(root: &mut Section<'_>) -> Result<Vec<Record>, Error> {
     let mut records: Vec<Record> = Vec::new();
     for (name, mut section) in root.sections("structs")? {
@@ -27,8 +27,7 @@ pub(super) fn records(root: &mut Section<'_>) -> Result<Vec<Record>, Error> {
     Ok(records)
 }
 
-/// Reads a TOML table of fields. Each field has the form `name = "TYPE"` or `name = "TYPE:
-/// meaning"`.
+/// Reads a TOML table of fields, each in the form `name = "TYPE"` or `name = "TYPE: meaning"`.
 pub(super) fn fields(section: &mut Section<'_>, key: &'static str, records: &[String]) -> Result<Vec<Field>, Error> {
     let Some(mut section) = section.section(key)? else { return Ok(Vec::new()) };
     let mut fields = Vec::new();
@@ -44,7 +43,7 @@ pub(super) fn fields(section: &mut Section<'_>, key: &'static str, records: &[St
     Ok(fields)
 }
 
-/// Reads the fields of a table's key or row. Each field must hold one value.
+/// Reads the fields of a table's key or row. Each field must be a single value.
 pub(super) fn scalars(section: &mut Section<'_>, key: &'static str) -> Result<Vec<Field>, Error> {
     let line = section.line();
     let fields = fields(section, key, &[])?;

@@ -14,8 +14,8 @@ use crate::head::{self, Head};
 use crate::{Error, RecordLayout};
 use section::Section;
 
-/// Maximum number of verdicts, drop reasons and kinds of processing. Each of these numbers has one
-/// byte, in which the values from 128 on are reserved.
+/// Maximum number of verdicts, of drop reasons, and of kinds of processing. Each has a number of
+/// one byte. The values from 128 on are reserved.
 const NUMBERS_MAX: usize = 128;
 
 impl Declaration {
@@ -75,8 +75,8 @@ fn read(head: &Head<'_>, mut root: Section<'_>) -> Result<Declaration, Error> {
     Ok(Declaration { alias, commands, ..declaration })
 }
 
-/// Returns the default magic number of a function's table image. It consists of the first four
-/// characters of the function's name in upper case, and of spaces if the name is shorter.
+/// Returns the default magic number of a function's table image: the first four characters of the
+/// function's name in upper case, padded with spaces.
 fn default_magic(name: &str) -> [u8; 4] {
     let mut magic = [b' '; 4];
     for (byte, letter) in magic.iter_mut().zip(name.bytes()) {
@@ -173,7 +173,7 @@ fn constants(root: &mut Section<'_>) -> Result<Vec<Constant>, Error> {
     Ok(constants)
 }
 
-/// Checks the rules that concern several parts of a declaration.
+/// Checks the rules that concern several parts of a declaration at once.
 fn check(declaration: &Declaration) -> Result<(), Error> {
     let refuse = |message: String| Err(Error { line: declaration.line, message });
     if declaration.verdicts.is_empty() {
@@ -221,7 +221,7 @@ fn check(declaration: &Declaration) -> Result<(), Error> {
     Ok(())
 }
 
-/// Returns an error if two names would become the same macro in C.
+/// Returns an error if two names give the same C macro.
 fn unique_names(declaration: &Declaration) -> Result<(), Error> {
     let verdicts = declaration.verdicts.iter().map(|verdict| (verdict.name.clone(), "verdict"));
     let drops = declaration.drops.iter().map(|drop| (declaration.drop_macro(&drop.name), "drop reason"));

@@ -11,7 +11,7 @@ const COUNTERS_OF_ALL: &[&str] = &["packets", "bytes", "settled", "bins", "busy_
 /// Maximum number of elements of an array of counters.
 const ARRAY_MAX: u64 = 65_536;
 
-/// Reads the TOML table `[verdicts]`. Each verdict is a sentence, or a table with the keys `text`,
+/// Reads the TOML table `[verdicts]`. Each value is a sentence, or a table with the keys `text`,
 /// `port` and `value`.
 pub(super) fn verdicts(root: &mut Section<'_>) -> Result<Vec<VerdictDeclaration>, Error> {
     let Some(mut section) = root.section("verdicts")? else { return Ok(Vec::new()) };
@@ -35,7 +35,7 @@ pub(super) fn verdicts(root: &mut Section<'_>) -> Result<Vec<VerdictDeclaration>
     Ok(verdicts)
 }
 
-/// Reads the TOML table `[drops]`. Each drop reason is a sentence.
+/// Reads the TOML table `[drops]`. Each value is a sentence.
 pub(super) fn drops(root: &mut Section<'_>) -> Result<Vec<DropDeclaration>, Error> {
     let Some(mut section) = root.section("drops")? else { return Ok(Vec::new()) };
     let mut drops = Vec::new();
@@ -48,7 +48,7 @@ pub(super) fn drops(root: &mut Section<'_>) -> Result<Vec<DropDeclaration>, Erro
     Ok(drops)
 }
 
-/// Reads the TOML table `[counters]`. Each counter is a table with the keys `unit` and `text`. An
+/// Reads the TOML table `[counters]`. Each value is a table with the keys `unit` and `text`. An
 /// array of counters also has the keys `verdict` and `size`.
 pub(super) fn counters(root: &mut Section<'_>) -> Result<Vec<CounterDeclaration>, Error> {
     let mut counters = Vec::new();

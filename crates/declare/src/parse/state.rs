@@ -17,7 +17,7 @@ const CAPACITY_MAX: u64 = 100_000_000;
 const KEY_BYTES_MAX: usize = 40;
 /// Maximum size of a row, in bytes.
 const ROW_BYTES_MAX: usize = 56;
-/// Maximum number of rows of a `maglev` table, whose entries hold a row index of 16 bits.
+/// Maximum number of rows of a `maglev` table. An entry holds a row index of 16 bits.
 const MAGLEV_ROWS_MAX: u32 = 65_535;
 /// Maximum number of elements of a list parameter.
 const LIST_MAX: u64 = 4096;
@@ -124,7 +124,7 @@ fn sizes(key: &[crate::Field], row: &[crate::Field]) -> Option<String> {
     None
 }
 
-/// Reads the TOML table `[flows.NAME]`. A declaration has at most one such table.
+/// Reads the TOML table `[flows.NAME]`. A declaration has at most one.
 pub(super) fn flows(root: &mut Section<'_>) -> Result<Option<Flows>, Error> {
     let mut all = root.sections("flows")?;
     if all.len() > 1 {
@@ -195,7 +195,7 @@ pub(super) fn resources(root: &mut Section<'_>) -> Result<Vec<Resource>, Error> 
     Ok(resources)
 }
 
-/// Checks that flows and resources refer to parameters and fields that exist, and that no table has
+/// Checks that flows and resources refer to existing parameters and fields, and that no table has
 /// the name of another item.
 pub(super) fn check(declaration: &Declaration) -> Result<(), Error> {
     let refuse = |message: String| Err(Error { line: declaration.line, message });

@@ -14,8 +14,8 @@ use crate::synthetic::Prefix;
 
 /// Headroom that XDP reserves in front of a frame, in bytes.
 pub(super) const XDP_HEADROOM_BYTES: usize = 256;
-/// Minimum and maximum size in bytes of one buffer in the UMEM, the memory that the program shares
-/// with the kernel. The size is a power of two.
+/// Minimum and maximum size in bytes of a buffer in the UMEM, the memory that program and kernel
+/// share. The size is a power of two.
 const CHUNK_BYTES: (usize, usize) = (2048, 4096);
 
 /// Configuration of a port with `kind = "af_xdp"`.
@@ -30,8 +30,8 @@ pub struct Config {
     /// Selects where the XDP program runs.
     #[serde(default)]
     pub attach: Attach,
-    /// Whether busy polling is used. With busy polling, the worker thread runs the receive code of
-    /// the driver. Otherwise, the driver processes received packets after an interrupt.
+    /// Whether the worker thread runs the receive code of the driver (busy polling). Otherwise, the
+    /// driver processes received packets after an interrupt.
     #[serde(default)]
     pub busy_poll: bool,
     /// Number of entries of each worker's fill ring and RX ring. It is a power of two.
@@ -43,12 +43,12 @@ pub struct Config {
     /// Selects the frames that the workers receive if no filter rule matches.
     #[serde(default)]
     pub take: Take,
-    /// Whether workers process frames to other MAC addresses. If this key is absent, a router drops
+    /// Whether workers process frames to other MAC addresses. Without this key, a router drops
     /// them, and all other chains process them.
     #[serde(default)]
     pub promiscuous: Option<bool>,
-    /// Rules that take precedence over `take`. The first rule that matches a frame decides about
-    /// the frame.
+    /// Filter rules, which take precedence over `take`. The first rule that matches a frame
+    /// applies.
     #[serde(default)]
     pub rules: Vec<Rule>,
 }
@@ -62,14 +62,14 @@ fn ring_packets() -> u32 {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Copy {
-    /// The driver accesses the packet memory directly (zero-copy) if it can. Otherwise, the kernel
+    /// The driver accesses the packet memory directly (zero-copy), if it can. Otherwise, the kernel
     /// copies frames.
     #[default]
     Auto,
     /// The kernel always copies frames between the driver's memory and the packet memory.
     Always,
-    /// The driver must access the packet memory directly (zero-copy). Opening the port fails if the
-    /// driver cannot do this.
+    /// The driver must access the packet memory directly (zero-copy). Otherwise, opening the port
+    /// fails.
     Never,
 }
 
@@ -81,10 +81,9 @@ pub enum Attach {
     /// kernel's network stack.
     #[default]
     Auto,
-    /// The XDP program runs in the driver. Opening the port fails if the driver does not support
-    /// XDP.
+    /// The XDP program runs in the driver. Otherwise, opening the port fails.
     Native,
-    /// The XDP program runs in the kernel's network stack, after the driver. This is slower, but
+    /// The XDP program runs after the driver, in the kernel's network stack. This is slower, but
     /// every interface supports it.
     Generic,
 }
@@ -100,9 +99,9 @@ pub enum Take {
     All,
     /// Workers receive all IPv4 and IPv6 frames.
     Ip,
-    /// IPv4 and IPv6 frames that this machine must forward. The destination MAC address of such a
-    /// frame is the address of the interface. The destination IP address does not belong to this
-    /// machine, and is not a multicast, broadcast or link-local address.
+    /// Frames that a router must forward. The destination MAC address is the address of the
+    /// interface. The destination IP address does not belong to this machine, and is not a
+    /// multicast, broadcast or link-local address.
     #[default]
     Routed,
 }
@@ -117,15 +116,14 @@ pub enum Action {
     Pass,
 }
 
-/// Rule that selects frames by their headers. A frame must match all keys of the rule. A key that
-/// is absent matches every frame.
+/// Rule that selects frames by their headers. A frame must match all conditions of the rule. An
+/// absent condition matches every frame.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Rule {
     /// Decision about the frames that match.
     pub action: Action,
-    /// IP protocol number: the Protocol field of the IPv4 header or the Next Header field of the
-    /// IPv6 header.
+    /// Protocol number from the Protocol field of IPv4 or the Next Header field of IPv6.
     #[serde(default)]
     pub protocol: Option<Protocol>,
     /// Prefix that contains the source address.
@@ -156,12 +154,11 @@ pub enum Protocol {
 /// Value of the key `protocol` for [`Protocol::EspInUdp`].
 const ESP_IN_UDP: &str = "esp-in-udp";
 
-/// Range of TCP, UDP, SCTP or UDP-Lite ports, from the first to the last port.
+/// Range of TCP, UDP, SCTP or UDP-Lite ports: the first and the last port.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
 #[serde(try_from = "Term")]
 pub struct Ports(pub u16, pub u16);
 
-/// A value in the configuration file that is either a number or a text.
 #[derive(Deserialize)]
 #[serde(untagged)]
 enum Term {
@@ -212,8 +209,8 @@ impl TryFrom<Term> for Ports {
 }
 
 impl Rule {
-    /// Checks that the rule is consistent. Port numbers require a protocol that has ports, and all
-    /// addresses must belong to one IP version.
+    /// Checks that the rule is consistent. Port numbers require a protocol with ports. All
+    /// addresses must have one IP version.
     fn validate(&self) -> Result<(), Error> {
         let has_ports = match self.protocol {
             None | Some(Protocol::EspInUdp) => true,
@@ -232,8 +229,7 @@ impl Rule {
         Ok(())
     }
 
-    /// Returns the IP version of the rule's addresses. The result is 4, 6, or 0 if the rule has no
-    /// addresses.
+    /// Returns the IP version of the rule's addresses (4 or 6), or 0 without addresses.
     pub(super) fn family(&self) -> u8 {
         match self.source.or(self.destination).map(|prefix| prefix.address) {
             None => 0,

@@ -1,5 +1,4 @@
-//! Loads the XDP program `filter.bpf.c`, attaches it to an interface, and writes its rules and
-//! settings.
+//! Loads the XDP program `filter.bpf.c`, attaches it to an interface, and sets its filter rules.
 
 use std::net::IpAddr;
 use std::os::fd::BorrowedFd;
@@ -13,8 +12,8 @@ use super::config::{Action, Attach, Config, Ports, Protocol, Rule, Take};
 use crate::Error;
 use crate::synthetic::Prefix;
 
-/// Maximum number of filter rules. The C file `filter.bpf.c` declares the same constants and
-/// structs, and the two files must agree.
+/// Maximum number of filter rules. The C file `filter.bpf.c` must declare the same constants and
+/// structs.
 pub(super) const RULES_MAX: usize = 64;
 /// Maximum number of queues of an interface.
 pub(super) const QUEUES_MAX: usize = 128;
@@ -24,7 +23,7 @@ const ESP_IN_UDP: u16 = 257;
 /// UDP port of ESP in UDP (RFC 3948), for rules without ports.
 const ESP_IN_UDP_PORT: u16 = 4500;
 
-/// Object file of the XDP program, compiled from `filter.bpf.c` by `scripts/bpf.sh`.
+/// Object file that `scripts/bpf.sh` compiles from `filter.bpf.c`.
 static OBJECT: &[u8] = aya::include_bytes_aligned!("filter.bpf.o");
 
 #[repr(C)]
@@ -84,8 +83,8 @@ impl RawRule {
     }
 }
 
-/// Returns the address and the mask of an IP prefix. An IPv4 prefix is converted to the IPv4-mapped
-/// form of IPv6. If there is no prefix, the mask is zero and matches every address.
+/// Returns the address and the mask of an IP prefix. An IPv4 prefix becomes an IPv4-mapped IPv6
+/// prefix. Without a prefix, the mask is zero and matches every address.
 fn prefix(prefix: Option<Prefix>) -> ([u8; 16], [u8; 16]) {
     let Some(Prefix { address, length_bits }) = prefix else { return Default::default() };
     let bits = if address.is_ipv4() { length_bits + 96 } else { length_bits };
@@ -103,24 +102,23 @@ fn mapped(address: IpAddr) -> [u8; 16] {
 /// Counters of frames that the XDP program did not pass to a worker.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct FilterCounters {
-    /// Number of frames that were left to the kernel because of the filter rules or the setting
-    /// `take`.
+    /// Number of frames that stay in the kernel because of the filter rules or the setting `take`.
     pub(super) passed: u64,
-    /// Number of frames that were selected for a worker but arrived in a queue without a socket.
+    /// Number of frames for workers that arrived in a queue without a socket.
     pub(super) no_socket: u64,
 }
 
-/// The loaded XDP program. It is detached from the interface when this value is dropped.
+/// The loaded XDP program, which is detached from the interface on drop.
 pub(super) struct Filter {
     ebpf: Ebpf,
-    /// BPF link that attaches the program to the interface. `None` if the program is not attached.
+    /// BPF link that attaches the program to the interface, or `None` without attachment.
     link: Option<FdLink>,
     take: Take,
     addresses: Vec<IpAddr>,
 }
 
 impl Filter {
-    /// Loads the XDP program and writes the filter rules. It does not attach the program to an
+    /// Loads the XDP program and sets the filter rules. Does not attach the program to an
     /// interface.
     pub(super) fn load(config: &Config) -> Result<Self, Error> {
         let fault = |error: &dyn std::fmt::Display| {
@@ -158,8 +156,7 @@ impl Filter {
         map.and_then(|mut map: Array<_, RawSettings>| map.set(0, settings, 0)).map_err(map_error)
     }
 
-    /// Writes the IP addresses of this machine to the map of the XDP program. The call returns
-    /// immediately if the addresses have not changed.
+    /// Writes the IP addresses of this machine to the map of the XDP program, if they have changed.
     pub(super) fn set_addresses(&mut self, mut addresses: Vec<IpAddr>) -> Result<(), Error> {
         addresses.truncate(ADDRESSES_MAX);
         if addresses == self.addresses {
@@ -186,8 +183,8 @@ impl Filter {
         map.and_then(|mut map| map.set(queue as u32, socket.as_raw_fd(), 0)).map_err(map_error)
     }
 
-    /// Attaches the XDP program to the interface. Returns true if the program runs in the driver,
-    /// and false if it runs in the kernel's network stack.
+    /// Attaches the XDP program to the interface. Returns `true` if the program runs in the driver,
+    /// and `false` if it runs in the kernel's network stack.
     pub(super) fn attach(&mut self, name: &str, index: u32, attach: Attach) -> Result<bool, Error> {
         self.detach();
         let modes: &[(XdpMode, bool)] = match attach {
@@ -200,15 +197,15 @@ impl Filter {
             let program = program(&mut self.ebpf);
             match program.attach_to_if_index(index, mode).and_then(|link| program.take_link(link)) {
                 Ok(link) => {
-                    // The BPF link needs a file descriptor. Without a file descriptor, the program
-                    // would stay attached after the process is killed.
+                    // Only a BPF link with a file descriptor ends with the process. Otherwise, the
+                    // program stays attached after the process is killed.
                     let link = FdLink::try_from(link);
                     let link = link.map_err(|_| Error::Port("XDP requires Linux 5.9 or later".to_owned()))?;
                     self.link = Some(link);
                     return Ok(is_native);
                 }
-                // If another program is attached or a permission is missing, the other attachment
-                // mode would fail too, so it is not tried.
+                // The other attachment mode would also fail if another program is attached or a
+                // permission is missing.
                 Err(error) => {
                     let errno = errno(&error);
                     let is_final = matches!(errno, Some(libc::EBUSY | libc::EPERM));

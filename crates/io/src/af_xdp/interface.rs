@@ -91,17 +91,17 @@ impl Interface {
         Ok(State { index: self.index, is_running: flags & running == running, mtu, mac })
     }
 
-    /// Returns the number of packets that the interface dropped instead of sending. Returns 0 if
-    /// the interface does not exist.
+    /// Returns the number of packets that the interface dropped instead of sending, or 0 if the
+    /// interface does not exist.
     pub(super) fn send_drops(&self) -> u64 {
-        // The file /proc/thread-self/net/dev lists the interfaces of the calling thread's network
-        // namespace. The directory /sys may show the interfaces of another namespace.
+        // The file /proc/thread-self/net/dev lists the interfaces of the thread's network
+        // namespace. The directory /sys may show another namespace.
         let text = std::fs::read_to_string("/proc/thread-self/net/dev").unwrap_or_default();
         send_drops_of(&self.name, &text).unwrap_or_default()
     }
 
-    /// Returns the number of receive queues and the number of transmit queues. If the driver does
-    /// not report these numbers, both are 1.
+    /// Returns the numbers of receive queues and transmit queues. Both are 1 if the driver does not
+    /// report them.
     pub(super) fn queues(&self) -> (usize, usize) {
         let mut channels = Channels { command: ETHTOOL_GCHANNELS, ..Channels::default() };
         let mut request = self.request();
@@ -118,7 +118,7 @@ impl Interface {
     fn request(&self) -> libc::ifreq {
         // SAFETY: an ifreq of zeros is valid.
         let mut request: libc::ifreq = unsafe { std::mem::zeroed() };
-        // The name has at most 15 characters, so the last byte of the array stays zero and ends the
+        // The name has at most 15 characters. The last byte of the array stays zero and ends the
         // string.
         for (to, &from) in request.ifr_name[..15].iter_mut().zip(self.name.as_bytes()) {
             *to = from as c_char;
@@ -139,8 +139,8 @@ impl Interface {
 /// Returns the number of packets that an interface dropped instead of sending. `text` has the
 /// format of /proc/net/dev (proc_pid_net(5)).
 fn send_drops_of(name: &str, text: &str) -> Option<u64> {
-    /// Index of the counter of dropped transmit packets. Eight receive counters and three transmit
-    /// counters (`bytes`, `packets` and `errs`) come before it.
+    /// Index of the counter of dropped transmit packets. It follows eight receive counters and
+    /// three transmit counters (`bytes`, `packets` and `errs`).
     const DROP: usize = 8 + 3;
     let line = text.lines().find_map(|line| line.trim_start().strip_prefix(name)?.strip_prefix(':'))?;
     line.split_whitespace().nth(DROP)?.parse().ok()

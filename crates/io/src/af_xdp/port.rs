@@ -1,5 +1,5 @@
-//! An open `af_xdp` port. It has one AF_XDP socket per worker, an XDP program, and the state of its
-//! interface. The interface may disappear and come back while the port is open.
+//! An open `af_xdp` port. It has one AF_XDP socket per worker, and an XDP program. The network
+//! interface may disappear and come back while the port is open.
 
 use std::ops::Range;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering};
@@ -16,7 +16,7 @@ use super::socket::{self, ReceiveRings, Socket, SocketConfig, TransmitRings};
 use crate::live::{Arrivals, LiveContext, LivePort, Notice, SharedCounters};
 use crate::{Error, PortCounters, QueueContext, Receive, Transmit};
 
-/// Interval at which the port reads the IP addresses of the machine, to notice changes.
+/// Time between two checks whether the IP addresses of the machine have changed.
 const ADDRESSES_INTERVAL: Duration = Duration::from_secs(1);
 
 /// Settings that do not change while the port is open.
@@ -28,16 +28,15 @@ pub(super) struct Settings {
     arena: ArenaHandle,
 }
 
-/// State of the port. The workers and the control thread share it.
+/// State of the port for the workers and the control thread.
 pub(super) struct Shared {
     pub(super) settings: Settings,
     /// Whether the port was stopped. It then takes no more frames.
     pub(super) stopped: AtomicBool,
-    /// MTU of the interface, in bytes. It is the maximum length of a packet without the Ethernet
-    /// header.
+    /// MTU of the interface in bytes: the maximum length of a packet without the Ethernet header.
     pub(super) mtu: AtomicUsize,
-    /// Whether the interface is up and has a carrier. Without a carrier, the port refuses packets,
-    /// because the driver would drop them but report them as sent.
+    /// Whether the interface is up and has a carrier. Otherwise, the port refuses packets, because
+    /// the driver would drop them but report them as sent.
     pub(super) is_up: AtomicBool,
     /// MAC address of the interface, in the lower 48 bits.
     pub(super) mac: AtomicU64,
@@ -45,16 +44,14 @@ pub(super) struct Shared {
     pub(super) left_to_kernel: AtomicU64,
 }
 
-/// State of one interface queue. The control thread and the two queues of a worker (receive and
-/// transmit) share this state.
+/// State of one interface queue, for the control thread and for both queues of the worker.
 pub(super) struct Pair {
-    /// Range of bytes in the packet memory that belongs to the worker.
+    /// Byte range of the worker in the packet memory.
     pub(super) region: Range<usize>,
-    /// Whether the worker is the first one. Only the first worker reports counters that concern the
-    /// whole port.
+    /// Whether this is the first worker, which alone reports the counters of the whole port.
     pub(super) is_first: bool,
-    /// Number of the current socket. It increases when the port replaces the socket, and tells the
-    /// receive and transmit queues to switch to the new socket.
+    /// Number of the current socket. It increases when the port replaces the socket. The receive
+    /// queue and the transmit queue then switch to the new socket.
     pub(super) generation: AtomicU32,
     pub(super) received: SharedCounters,
     pub(super) sent: SharedCounters,
@@ -64,10 +61,10 @@ pub(super) struct Pair {
 #[derive(Default)]
 struct Sockets {
     current: Option<Arc<Socket>>,
-    /// Rings of the current socket, until the receive queue or the transmit queue takes them over.
+    /// Rings of the current socket, until the receive queue or the transmit queue takes them.
     receive_rings: Option<ReceiveRings>,
     transmit_rings: Option<TransmitRings>,
-    /// Number of packets that were lost on earlier sockets of this queue.
+    /// Number of packets that earlier sockets of this queue lost.
     missed: u64,
 }
 
@@ -90,8 +87,8 @@ impl Pair {
         }
     }
 
-    /// Returns the number of packets that the kernel dropped. It drops a packet if the fill ring is
-    /// empty or the RX ring is full.
+    /// Returns the number of packets that the kernel dropped because the fill ring was empty or the
+    /// RX ring was full.
     pub(super) fn missed(&self) -> u64 {
         let sockets = lock(&self.sockets);
         sockets.missed + sockets.current.as_deref().map_or(0, missed)
@@ -111,25 +108,24 @@ fn missed(socket: &Socket) -> u64 {
     statistics.rx_dropped + statistics.rx_ring_full
 }
 
-/// State of the interface and the XDP program. Only the control thread uses it.
+/// State of the interface and the XDP program, for the control thread.
 struct Monitor {
     interface: Interface,
     /// Last known state of the interface, or `None` while the interface does not exist.
     state: Option<State>,
-    /// XDP program, or `None` if the port is used only to send packets.
+    /// XDP program, or `None` if the port only sends packets.
     filter: Option<Filter>,
     addresses_at: Instant,
-    /// Last reading of the kernel's counter of packets that the interface dropped instead of
-    /// sending.
+    /// Last value of the kernel's counter of packets that the interface dropped instead of sending.
     dropped: u64,
-    /// Number of packets that the interface dropped instead of sending, since the port was opened.
+    /// Number of packets that the interface has dropped instead of sending since the port was
+    /// opened.
     unsent: u64,
-    /// Text of the last failure that was reported to the operator. It prevents repeated messages
-    /// about the same failure.
+    /// Last failure that was reported to the operator. The port does not report it again.
     failure: Option<String>,
     notices: Vec<Notice>,
     no_socket: u64,
-    /// Text for log messages. It states where the XDP program runs and whether frames are copied.
+    /// Text for log messages that tells where the XDP program runs and whether frames are copied.
     mode: String,
 }
 
@@ -203,8 +199,8 @@ impl Port {
     }
 }
 
-/// Checks that the interface has one queue per worker. Worker i receives from queue i, so packets
-/// in a queue without a worker would be lost.
+/// Checks that the interface has one queue per worker. Worker i receives from queue i, so a queue
+/// without a worker would lose its packets.
 fn check_queues(interface: &Interface, config: &Config, context: &LiveContext<'_>) -> Result<(), Error> {
     let (receive, transmit) = interface.queues();
     let (name, workers) = (&config.interface, context.workers);
@@ -233,7 +229,6 @@ fn check_queues(interface: &Interface, config: &Config, context: &LiveContext<'_
 }
 
 impl Monitor {
-    /// Creates an AF_XDP socket for each queue of the interface, and attaches the XDP program.
     fn connect(&mut self, shared: &Shared, pairs: &[Arc<Pair>], state: State) -> Result<(), Error> {
         let Settings { config, slot_bytes, headroom_bytes, arena, .. } = &shared.settings;
         let mut is_zero_copy = true;
@@ -279,8 +274,8 @@ impl Monitor {
         Ok(())
     }
 
-    /// Checks whether the interface has changed. If the interface was replaced by a new one with
-    /// the same name, the port creates new sockets on it.
+    /// Checks whether the interface has changed. If a new interface with the same name exists, the
+    /// port creates new sockets on it.
     fn check_interface(&mut self, shared: &Shared, pairs: &[Arc<Pair>]) {
         let name = &shared.settings.config.interface;
         let Ok(interface) = Interface::find(name) else {
@@ -331,8 +326,8 @@ impl Monitor {
         self.state = Some(state);
     }
 
-    /// Returns the number of packets that the interface dropped instead of sending. The count
-    /// starts when the port is opened.
+    /// Returns the number of packets that the interface has dropped instead of sending since the
+    /// port was opened.
     fn count_drops(&mut self) -> u64 {
         let before = std::mem::replace(&mut self.dropped, self.interface.send_drops());
         // The counter of a new interface starts at zero.
@@ -412,7 +407,6 @@ fn bits([a, b, c, d, e, f]: [u8; 6]) -> u64 {
 }
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    // The data behind a poisoned lock is valid, because each value is replaced as a whole and is
-    // never partly written.
+    // The data behind a poisoned lock is valid, because each value is replaced as a whole.
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

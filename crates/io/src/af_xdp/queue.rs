@@ -14,16 +14,15 @@ use super::socket::{ReceiveRings, Socket, TransmitRings};
 use crate::live::Arrivals;
 use crate::{Departure, Error, PortCounters, Receive, Received, Transmit};
 
-/// Minimum number of buffers that are given to the kernel at once. Each transfer makes the driver's
-/// core fetch a cache line, so large transfers cost less.
+/// Minimum number of buffers that the kernel gets at once. Each transfer makes the driver's core
+/// fetch a cache line, so large transfers cost less.
 const POST_BUFFERS: usize = 64;
 /// Maximum number of system calls for sending one burst of packets.
 const KICKS_MAX: usize = 64;
 /// Number of iterations of the worker's loop between two attempts to send, while the interface
-/// accepts no packets. Each attempt is a system call.
+/// accepts no packets. Each attempt costs a system call.
 const LOOPS_BETWEEN_KICKS: u32 = 256;
-/// Length of an Ethernet header with one VLAN tag, in bytes. The MTU of an interface does not
-/// include this header.
+/// Length in bytes of an Ethernet header with one VLAN tag. The MTU does not count this header.
 const HEADER_BYTES: usize = 18;
 
 /// Set of the worker's buffers that the kernel holds.
@@ -40,8 +39,7 @@ impl Slots {
         Self { start: region.start, slot_bytes, words: vec![0; slots.div_ceil(64)], count: 0 }
     }
 
-    /// Adds a buffer to the set. The buffer starts `offset` bytes after the start of the worker's
-    /// memory.
+    /// Adds the buffer at `offset`, counted in bytes from the start of the worker's memory.
     #[inline]
     fn insert(&mut self, offset: usize) {
         let slot = offset / self.slot_bytes;
@@ -49,7 +47,7 @@ impl Slots {
         self.count += 1;
     }
 
-    /// Removes a buffer from the set. Returns false if the set does not contain the buffer.
+    /// Removes a buffer. Returns `false` if the set does not contain it.
     #[inline]
     fn remove(&mut self, offset: usize) -> bool {
         let slot = offset / self.slot_bytes;
@@ -64,7 +62,7 @@ impl Slots {
         }
     }
 
-    /// Removes all buffers from the set. Returns the numbers of the removed buffers.
+    /// Removes all buffers and returns their numbers.
     fn take_all(&mut self) -> Vec<u32> {
         let mut buffers = Vec::with_capacity(self.count);
         for (index, word) in self.words.iter_mut().enumerate() {
@@ -80,14 +78,13 @@ impl Slots {
     }
 }
 
-/// Returns the number of a buffer, which starts `offset` bytes after the start of the packet
+/// Returns the number of the buffer at `offset`, counted in bytes from the start of the packet
 /// memory.
 fn buffer(offset: usize) -> u32 {
     (offset / godwit_packet::BUFFER_UNIT_BYTES) as u32
 }
 
-/// Receive queue of one worker. It uses the fill ring and the RX ring of the worker's AF_XDP
-/// socket.
+/// Receive queue of one worker, with the fill ring and the RX ring of the worker's AF_XDP socket.
 pub(super) struct ReceiveQueue {
     shared: Arc<Shared>,
     pair: Arc<Pair>,
@@ -128,8 +125,8 @@ impl ReceiveQueue {
         Ok(queue)
     }
 
-    /// Gives free buffers to the kernel for received frames. Does nothing if the kernel needs fewer
-    /// than `buffers_min` buffers.
+    /// Gives free buffers to the kernel for received frames, if the kernel needs at least
+    /// `buffers_min` buffers.
     fn post(&mut self, region: &mut Region, buffers_min: usize) {
         let room = self.posted_max - self.posted.count;
         if room < buffers_min {
@@ -145,8 +142,8 @@ impl ReceiveQueue {
         self.receive_rings.fill.submit();
     }
 
-    /// Switches to the new socket after the interface was replaced. Frees the buffers that the old
-    /// socket held.
+    /// Switches to the new socket after the interface was replaced. Frees the buffers of the old
+    /// socket.
     #[cold]
     fn renew(&mut self, region: &mut Region) {
         let Ok((socket, receive_rings, generation)) = self.pair.take_receive_rings() else { return };
@@ -165,8 +162,8 @@ impl Receive for ReceiveQueue {
             self.socket.kick_receive();
         }
         self.arrivals.read_clock();
-        // Read the stop flag before the RX ring, to find all packets that the kernel wrote before
-        // the stop.
+        // The stop flag is read before the RX ring. The loop then finds all packets that the kernel
+        // wrote before the stop.
         let is_stopped = self.shared.stopped.load(Ordering::Acquire);
         let packets = (self.receive_rings.received.available() as usize).min(packets_max);
         if packets == 0 {
@@ -235,15 +232,15 @@ impl Receive for ReceiveQueue {
 /// Frees the buffer of a frame that was not accepted.
 #[cold]
 fn give_back(region: &mut Region, offset: usize, start: usize) {
-    // If the frame starts inside a buffer that the kernel held, the buffer becomes an empty packet,
-    // which is freed.
+    // If the frame starts inside a buffer that the kernel held, the buffer becomes an empty packet
+    // and is freed.
     match region.arrived(offset, 0) {
         Some(descriptor) => region.release(&descriptor),
         None => region.reclaim(buffer(start)),
     }
 }
 
-/// Transmit queue of one worker. It uses the TX ring and the completion ring of the worker's AF_XDP
+/// Transmit queue of one worker, with the TX ring and the completion ring of the worker's AF_XDP
 /// socket.
 pub(super) struct TransmitQueue {
     shared: Arc<Shared>,
@@ -253,8 +250,7 @@ pub(super) struct TransmitQueue {
     generation: u32,
     handed_over: Slots,
     slots_max: usize,
-    /// Number of iterations of the worker's loop until the next system call that makes the kernel
-    /// send packets.
+    /// Number of iterations of the worker's loop until it asks the kernel again to send packets.
     kick_in: u32,
     counters: PortCounters,
 }
@@ -297,8 +293,8 @@ impl TransmitQueue {
         Ok(())
     }
 
-    /// Makes the kernel send the packets in the TX ring. Packets that the kernel cannot send now
-    /// stay in the ring.
+    /// Makes the kernel send the packets in the TX ring. Packets that it cannot send now stay in
+    /// the ring.
     fn kick(&mut self) -> Result<(), Error> {
         for _ in 0..KICKS_MAX {
             if !self.transmit_rings.send.is_pending() || !self.transmit_rings.send.needs_wakeup() {
@@ -306,12 +302,12 @@ impl TransmitQueue {
             }
             let Err(error) = self.socket.kick_send() else { continue };
             match error.raw_os_error() {
-                // The kernel has sent as many packets as it permits in one call.
+                // The kernel has sent the maximum number of packets per call.
                 Some(libc::EAGAIN) => {}
                 // The transmit queue of the interface is full.
                 Some(libc::EBUSY | libc::ENOBUFS) => return Ok(()),
-                // The link is down, or the interface has disappeared. Retry later, perhaps on a new
-                // socket.
+                // The link is down, or the interface has disappeared. A later call tries again,
+                // perhaps on a new socket.
                 Some(libc::ENETDOWN | libc::ENXIO | libc::ENODEV | libc::EINTR) => {
                     self.kick_in = LOOPS_BETWEEN_KICKS;
                     return Ok(());
@@ -329,7 +325,7 @@ impl TransmitQueue {
         self.handed_over.take_all().into_iter().for_each(|buffer| buffers.reclaim(buffer));
     }
 
-    /// Frees entries of the TX ring by making the kernel send packets. Returns whether the ring has
+    /// Makes the kernel send packets to free entries of the TX ring. Returns whether the ring has
     /// room for one more packet.
     #[cold]
     fn make_room(&mut self, buffers: &mut Outgoing<'_>) -> Result<bool, Error> {
@@ -360,8 +356,8 @@ impl Transmit for TransmitQueue {
             let region_offset = descriptor.frame_offset() - self.pair.region.start;
             buffers.hand_over(descriptor);
             self.handed_over.insert(descriptor.buffer_offset() - self.pair.region.start);
-            // The number of packets that the kernel holds is limited to the size of the ring, so at
-            // least one entry is free.
+            // The kernel holds fewer packets than the ring has entries, so at least one entry is
+            // free.
             self.transmit_rings.send.free(1);
             self.transmit_rings.send.push(libc::xdp_desc {
                 addr: region_offset as u64,
@@ -395,8 +391,8 @@ impl Transmit for TransmitQueue {
 
     fn settled(&mut self, sequence: u64) -> Result<(), Error> {
         if sequence == u64::MAX {
-            // Wait until the kernel has sent the last packets, because a closed socket sends
-            // nothing more.
+            // A closed socket sends nothing more, so the loop waits until the kernel has sent the
+            // last packets.
             for _ in 0..LOOPS_BETWEEN_KICKS {
                 self.kick()?;
                 if !self.transmit_rings.send.is_pending() {

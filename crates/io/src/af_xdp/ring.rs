@@ -102,11 +102,10 @@ impl<T> Drop for Ring<T> {
     }
 }
 
-/// Producer side of a ring that the kernel empties. The fill ring and the TX ring are such rings.
+/// Producer side of a ring that the kernel empties, such as the fill ring or the TX ring.
 pub(super) struct Producer<T> {
     ring: Ring<T>,
-    /// Index of the next entry to write. Some entries before this index may not be visible to the
-    /// kernel yet.
+    /// Index of the next entry to write. The kernel may not see all earlier entries yet.
     head: u32,
     /// Last consumer index read from the kernel.
     tail: u32,
@@ -117,8 +116,8 @@ impl<T: Copy> Producer<T> {
         Ok(Self { ring: Ring::map(socket, layout)?, head: 0, tail: 0 })
     }
 
-    /// Returns the number of free entries in the ring. Reads the kernel's index from shared memory
-    /// only if fewer than `requested` entries are known to be free.
+    /// Returns the number of free entries in the ring. Reads the kernel's index only if fewer than
+    /// `requested` entries are known to be free.
     #[inline]
     pub(super) fn free(&mut self, requested: u32) -> u32 {
         if self.ring.size - self.head.wrapping_sub(self.tail) < requested {
@@ -143,21 +142,20 @@ impl<T: Copy> Producer<T> {
         self.ring.producer().store(self.head, Ordering::Release);
     }
 
-    /// Returns whether the ring contains entries that the kernel has not consumed yet.
+    /// Returns whether the kernel has not consumed all entries of the ring yet.
     #[inline]
     pub(super) fn is_pending(&self) -> bool {
         self.ring.consumer().load(Ordering::Acquire) != self.head
     }
 
-    /// Returns whether the kernel waits for a system call before it continues with the ring.
+    /// Returns whether the kernel waits for a system call.
     #[inline]
     pub(super) fn needs_wakeup(&self) -> bool {
         self.ring.needs_wakeup()
     }
 }
 
-/// Consumer side of a ring that the kernel fills. The RX ring and the completion ring are such
-/// rings.
+/// Consumer side of a ring that the kernel fills, such as the RX ring or the completion ring.
 pub(super) struct Consumer<T> {
     ring: Ring<T>,
     head: u32,
@@ -170,7 +168,7 @@ impl<T: Copy> Consumer<T> {
         Ok(Self { ring: Ring::map(socket, layout)?, head: 0, tail: 0 })
     }
 
-    /// Returns the number of entries that the kernel has written and that can be read.
+    /// Returns the number of readable entries.
     #[inline]
     pub(super) fn available(&mut self) -> u32 {
         if self.head == self.tail {
@@ -190,7 +188,6 @@ impl<T: Copy> Consumer<T> {
         entry
     }
 
-    /// Tells the kernel that it can reuse the entries that were read.
     #[inline]
     pub(super) fn release(&self) {
         self.ring.consumer().store(self.head, Ordering::Release);

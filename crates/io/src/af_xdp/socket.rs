@@ -1,5 +1,5 @@
-//! One AF_XDP socket, which is bound to one queue of an interface. The kernel accesses the worker's
-//! packet buffers as the UMEM of the socket.
+//! One AF_XDP socket, which is bound to one queue of an interface. Its UMEM (memory shared with the
+//! kernel) is the worker's packet buffers.
 
 use std::ffi::{c_int, c_void};
 use std::io;
@@ -13,11 +13,10 @@ use super::config::{Copy, XDP_HEADROOM_BYTES};
 use super::ring::{Consumer, Producer, RingLayout};
 use crate::Error;
 
-/// Maximum time to wait until an interface queue is free. The kernel releases a queue only some
-/// time after its socket was closed.
+/// Maximum time to wait until an interface queue is free. The kernel releases a queue some time
+/// after its socket was closed.
 const BUSY_LIMIT: Duration = Duration::from_secs(2);
-/// Socket option SO_PREFER_BUSY_POLL of asm-generic/socket.h. The option is defined here because
-/// older headers do not contain it.
+/// Socket option SO_PREFER_BUSY_POLL of asm-generic/socket.h. Older headers do not contain it.
 const SO_PREFER_BUSY_POLL: c_int = 69;
 const SO_BUSY_POLL_BUDGET: c_int = 70;
 /// Duration of busy polling in one system call, in microseconds. Any value except 0 turns busy
@@ -27,14 +26,14 @@ const BUSY_POLL_US: c_int = 20;
 const BUSY_POLL_PACKETS: c_int = 64;
 
 /// Socket option XDP_MAX_TX_SKB_BUDGET of linux/if_xdp.h, which older headers do not contain. It
-/// sets the maximum number of packets that the kernel sends per system call in copy mode.
+/// limits the number of packets that the kernel sends per system call in copy mode.
 const XDP_MAX_TX_SKB_BUDGET: c_int = 9;
 const KICK_PACKETS: u32 = 256;
 
 /// Parameters for creating an AF_XDP socket.
 pub(super) struct SocketConfig<'a> {
     pub(super) arena: &'a ArenaHandle,
-    /// Range of bytes in the packet memory that belongs to the worker.
+    /// Byte range of the worker in the packet memory.
     pub(super) region: Range<usize>,
     pub(super) slot_bytes: usize,
     pub(super) headroom_bytes: usize,
@@ -47,11 +46,10 @@ pub(super) struct SocketConfig<'a> {
     pub(super) tx_packets: u32,
 }
 
-/// File descriptor of an AF_XDP socket. The receive queue and the transmit queue of a worker share
-/// the socket.
+/// AF_XDP socket that the receive queue and the transmit queue of a worker share.
 pub(super) struct Socket {
     fd: OwnedFd,
-    /// Keeps the packet memory mapped while the socket exists, because the kernel accesses it.
+    /// Keeps the packet memory mapped while the kernel accesses it.
     _arena: ArenaHandle,
     pub(super) is_zero_copy: bool,
 }
@@ -68,8 +66,8 @@ pub(super) struct TransmitRings {
     pub(super) completed: Consumer<u64>,
 }
 
-/// Creates an AF_XDP socket and binds it to a queue. The rings of the socket contain buffer
-/// addresses, which are offsets from the start of the worker's memory.
+/// Creates an AF_XDP socket and binds it to a queue. Buffer addresses in the rings are offsets from
+/// the start of the worker's memory.
 pub(super) fn open(config: &SocketConfig<'_>) -> Result<(Socket, ReceiveRings, TransmitRings), Error> {
     let on_queue = |operation: &str| format!("{operation} on queue {} of {}", config.queue, config.interface);
     // SAFETY: socket() creates a file descriptor and accesses no memory.
@@ -118,8 +116,8 @@ pub(super) fn open(config: &SocketConfig<'_>) -> Result<(Socket, ReceiveRings, T
     for (option, entries) in rings {
         set(&fd, option, &entries).map_err(|error| Error::system(on_queue("create rings"), error))?;
     }
-    // The kernel has this option since Linux 6.17. Without it, the kernel sends at most 32 packets
-    // per system call.
+    // The kernel has this option since Linux 6.17. Without the option, the kernel sends at most 32
+    // packets per system call.
     let _ = set(&fd, XDP_MAX_TX_SKB_BUDGET, &config.tx_packets.min(KICK_PACKETS));
     // SAFETY: offsets of zero are a valid value.
     let mut offsets: libc::xdp_mmap_offsets = unsafe { std::mem::zeroed() };
@@ -198,8 +196,8 @@ impl Socket {
         self.fd.as_fd()
     }
 
-    /// Makes the kernel send the packets in the TX ring. In copy mode, one call sends only a
-    /// limited number of packets.
+    /// Makes the kernel send the packets in the TX ring. In copy mode, the kernel sends a limited
+    /// number of packets per call.
     pub(super) fn kick_send(&self) -> io::Result<()> {
         // SAFETY: the call passes no memory.
         let sent =
@@ -207,7 +205,7 @@ impl Socket {
         if sent < 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
     }
 
-    /// Makes the driver process received frames and take new buffers from the fill ring.
+    /// Makes the driver process received frames and take buffers from the fill ring.
     pub(super) fn kick_receive(&self) {
         // SAFETY: the call passes no memory. The result is not needed, because frames appear in the
         // RX ring.
@@ -223,11 +221,11 @@ impl Socket {
         };
     }
 
-    /// Returns the kernel's counters of lost packets and of invalid descriptors for this socket.
+    /// Returns the kernel's counts of lost packets and invalid descriptors for this socket.
     pub(super) fn statistics(&self) -> libc::xdp_statistics {
         // SAFETY: statistics of zero are a valid value.
         let mut statistics: libc::xdp_statistics = unsafe { std::mem::zeroed() };
-        // If the interface no longer exists, the call fails and the counters stay zero.
+        // The call fails if the interface no longer exists. The counters then stay zero.
         let _ = get(&self.fd, libc::XDP_STATISTICS, &mut statistics);
         statistics
     }
@@ -251,8 +249,8 @@ fn set_at<T>(fd: &OwnedFd, level: c_int, option: c_int, value: &T) -> io::Result
     if result == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
 }
 
-/// Reads a socket option into `value`. `T` is a struct of integers. The kernel may write only a
-/// part of the struct.
+/// Reads a socket option into `value`. The kernel may write only a part of `T`, which must be a
+/// struct of integers.
 fn get<T>(fd: &OwnedFd, option: c_int, value: &mut T) -> io::Result<()> {
     let mut bytes = size_of::<T>() as libc::socklen_t;
     // SAFETY: the kernel writes at most `bytes` bytes to the value.

@@ -1,5 +1,5 @@
-//! A network device of DPDK. The device is attached and configured when the port is opened. It
-//! starts after all workers have given packet buffers to it.
+//! A network device of DPDK. It is configured when the port is opened. It starts after all workers
+//! have given packet buffers to it.
 
 use std::ffi::CString;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -17,24 +17,21 @@ use super::{Checksum, Config, eal};
 use crate::live::{LiveContext, LivePort, Notice, SharedCounters};
 use crate::{Error, PortCounters, QueueContext, Receive, Transmit};
 
-/// Number of buffers that the driver net_af_xdp takes for the fill ring, independent of the
-/// configured ring sizes.
+/// Number of buffers that the driver net_af_xdp puts into the fill ring, for any ring size.
 const FILL_RING: usize = 4096;
-/// Length of the Ethernet header in bytes. The MTU does not include this header.
+/// Length of the Ethernet header in bytes. The MTU does not count this header.
 const HEADER_BYTES: usize = 14;
-/// Maximum time to wait until the device has sent the packets in its transmit rings. After this
-/// time, the device is stopped.
+/// Maximum time for the device to send the packets in its transmit rings before it is stopped.
 const DRAIN_TIME: Duration = Duration::from_millis(10);
 
-/// Lock that is held while a device is attached, started or closed, because DPDK does not permit
-/// these calls in several threads at once.
+/// Lock that is held while a device is attached, started or closed. DPDK does not permit these
+/// calls in several threads at once.
 static CHANGE_LOCK: Mutex<()> = Mutex::new(());
 
 fn lock_changes() -> MutexGuard<'static, ()> {
     CHANGE_LOCK.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Returns the number of packet buffers that the device holds for each worker.
 pub(super) fn buffers(config: &Config) -> usize {
     let fill = if config.is_af_xdp() { FILL_RING } else { 0 };
     usize::from(interface::receive_entries(config)) + usize::from(config.transmit_ring) + fill + 1024
@@ -48,8 +45,8 @@ pub(super) struct Port {
     buffers: u32,
     pub(super) frame_bytes_max: usize,
     pub(super) drop_bad_checksums: bool,
-    /// Maximum length of a sent frame in bytes. The length is unlimited if the device does not use
-    /// a kernel network interface.
+    /// Maximum length of a sent frame in bytes. There is no limit if the device uses no kernel
+    /// network interface.
     pub(super) sent_bytes_max: AtomicUsize,
     pub(super) pools: Vec<Arc<Pool>>,
     state: Mutex<State>,
@@ -57,8 +54,8 @@ pub(super) struct Port {
     /// MAC address of the device.
     pub(super) mac: MacAddress,
     pub(super) counters: Vec<[SharedCounters; 2]>,
-    /// The kernel interface, with its XDP program. This field is dropped after the device, because
-    /// the driver uses the program until the device is closed.
+    /// The kernel interface, with its XDP program. The field is declared after the device and
+    /// dropped later, because the driver uses the program until the device is closed.
     kernel_interface: Option<KernelInterface>,
 }
 
@@ -72,15 +69,14 @@ struct State {
     /// Number of workers that have given buffers to the device.
     ready: usize,
     started: bool,
-    /// Link state that was last reported to the operator. It tells whether the link is up, and its
-    /// speed in Mbps.
+    /// Link state that was last reported to the operator: whether the link is up, and its speed in
+    /// Mbps.
     link: Option<(bool, u32)>,
-    /// MTU of the kernel interface that the device uses, or `None` if the device uses no kernel
-    /// interface.
+    /// MTU of the device's kernel interface, or `None` if the device uses no kernel interface.
     mtu: Option<usize>,
     notices: Vec<Notice>,
     sockets: PacketSockets,
-    /// Counters that were last read from the device. They remain available after the device is
+    /// Counters that were last read from the device. They remain readable after the device is
     /// closed.
     last: Stats,
 }
@@ -106,8 +102,7 @@ impl Port {
         let mut kernel_interface = KernelInterface::of_device(config);
         let unowned =
             kernel_interface.as_mut().and_then(|kernel_interface| kernel_interface.attach_program(config).err());
-        // Set the interface to promiscuous mode here. If this is not possible, the driver sets the
-        // mode.
+        // Set the interface to promiscuous mode here. If this fails, the driver sets the mode.
         let promiscuous = config.promiscuous.unwrap_or(true)
             && !kernel_interface.as_mut().is_some_and(KernelInterface::make_promiscuous);
         // From here on, a return with an error closes the device.
@@ -170,7 +165,7 @@ impl Port {
     }
 
     /// Gives packet buffers of a worker to the device. The call for the last worker starts the
-    /// device, and its driver then fills the receive rings.
+    /// device.
     fn supply_buffers(&self, worker: usize, region: &mut Region) -> Result<(), Error> {
         let given = self.pools[worker].post(region, self.buffers);
         if given < self.buffers {
@@ -301,7 +296,7 @@ impl LivePort for OpenPort {
         };
         if link != state.link {
             match (state.link, link) {
-                // No message is needed for a link that is up when the port is opened.
+                // A link that is up when the port is opened needs no message.
                 (None, Some((true, _))) => {}
                 (_, Some((true, mbps))) if mbps < u32::MAX => {
                     notices.push(("link_up", format!("{device}: link is up, {mbps} Mbps")))
@@ -342,7 +337,7 @@ impl Drop for Port {
     }
 }
 
-/// An attached device of DPDK. The device is closed when this value is dropped.
+/// An attached DPDK device, which is closed on drop.
 struct Attached {
     number: u16,
     mapped: Vec<(usize, usize)>,
@@ -361,8 +356,8 @@ impl Drop for Attached {
     }
 }
 
-/// Attaches the configured device. Returns the number that DPDK gave to the device, and the packet
-/// sockets that its driver opened.
+/// Attaches the configured device. Returns DPDK's number of the device, and the packet sockets that
+/// its driver opened.
 fn probe(config: &Config) -> Result<(u16, PacketSockets), Error> {
     let device = config.name();
     let arguments = CString::new(interface::arguments(config))
@@ -422,7 +417,7 @@ fn numa_notices(device: &str, socket: i32, context: &LiveContext<'_>) -> Vec<Not
     notices
 }
 
-/// Returns the numbers of received and sent packets that DPDK has counted for an attached device.
+/// Returns the numbers of packets that DPDK has received and sent on an attached device.
 pub(super) fn packet_counts(device: &str) -> Option<[u64; 2]> {
     let name = CString::new(device).ok()?;
     let mut stats = Stats::default();

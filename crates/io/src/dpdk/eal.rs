@@ -26,8 +26,8 @@ enum Refused {
     PhysicalAddresses,
 }
 
-/// Adds default arguments to the configured arguments of the EAL. With the defaults, DPDK uses no
-/// hugepages, and it uses PCI devices only if a port needs one.
+/// Adds default arguments to the configured EAL arguments. With these defaults, DPDK uses no
+/// hugepages, and PCI devices only if a port needs one.
 pub(super) fn arguments(given: Option<&[String]>, needs_pci: bool, core: usize) -> Vec<String> {
     let mut all: Vec<String> = vec!["godwit".into()];
     let given = given.unwrap_or_default();
@@ -81,7 +81,7 @@ pub(super) fn start(given: Option<&[String]>, needs_pci: bool) -> Result<(), Err
         CString::new(word.as_str()).map_err(|_| environment_error(format!("`{word}` contains a zero byte")))
     };
     let words = arguments.iter().map(word).collect::<Result<Vec<_>, _>>()?;
-    // Initialize DPDK in a separate thread, because DPDK binds the calling thread to a core.
+    // DPDK binds the calling thread to a core. A separate thread therefore initializes it.
     let thread = std::thread::Builder::new().name("dpdk".into()).spawn(move || init(words));
     let result = thread.map_err(|error| environment_error(error.to_string()))?.join();
     let reason = match result.unwrap_or_else(|panic| std::panic::resume_unwind(panic)) {
@@ -116,8 +116,8 @@ fn first_core() -> usize {
     list.trim().split(['-', ',']).next().and_then(|first| first.parse().ok()).unwrap_or(0)
 }
 
-/// Registers the calling thread with DPDK until the thread ends. The call returns immediately if
-/// the thread is already registered.
+/// Registers the calling thread with DPDK until the thread ends. Has no effect on a registered
+/// thread.
 pub(super) fn register_thread() {
     struct Registered(Cell<bool>);
     impl Drop for Registered {

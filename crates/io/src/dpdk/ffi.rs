@@ -16,7 +16,7 @@ pub(super) const HASHED: u32 = 1;
 pub(super) const BAD_CHECKSUM: u32 = 2;
 pub(super) const TOO_LONG: u32 = 4;
 
-/// Opaque type of a mempool, which manages the packet buffers of one worker.
+/// Opaque type of a mempool, which holds the packet buffers of one worker.
 #[repr(C)]
 pub(super) struct RawPool {
     _opaque: [u8; 0],
@@ -168,8 +168,7 @@ pub(super) fn field(characters: &[c_char]) -> String {
     characters.iter().take_while(|&&character| character != 0).map(|&character| character as u8 as char).collect()
 }
 
-/// Creates an error for the device `device`. The error contains the operation that failed and the
-/// text for DPDK's error number.
+/// Returns an error with the device, the failed operation and the text of DPDK's error number.
 pub(super) fn failed(device: &str, what: &str, number: c_int) -> Error {
     Error::Device { device: device.to_owned(), what: what.to_owned(), reason: reason(number) }
 }

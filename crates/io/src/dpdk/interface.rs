@@ -18,24 +18,23 @@ use super::{Config, ffi};
 use crate::Error;
 use crate::af_xdp::interface::{Interface, State};
 
-/// Default size in bytes of a block in the rings of the driver net_af_packet. A block contains two
-/// frames of the default size FRAME_BYTES.
+/// Default size in bytes of a block in the rings of the driver net_af_packet. A block holds two
+/// frames of FRAME_BYTES.
 const BLOCK_BYTES: usize = 4096;
 const FRAME_BYTES: usize = 2048;
 
-/// Number of buffers that the driver net_af_xdp gives to the kernel. It does not depend on the
-/// sizes of the rings.
+/// Number of buffers that the driver net_af_xdp gives to the kernel, for any ring size.
 const FILLED_AT_ONCE: u16 = 2048;
 
 /// Returns the number of entries of the receive ring. With net_af_xdp, the ring has an entry for
-/// each buffer that the kernel may fill. Packets are therefore lost only if no buffer is free. The
-/// kernel counts these packets.
+/// each buffer that the kernel may fill. The kernel then drops packets only if no buffer is free,
+/// and it counts these packets.
 pub(super) fn receive_entries(config: &Config) -> u16 {
     if config.is_af_xdp() { config.receive_ring.max(FILLED_AT_ONCE) } else { config.receive_ring }
 }
 
-/// Returns the argument string that attaches the device. For the driver net_af_packet, it contains
-/// the configured ring size.
+/// Returns the string that attaches the device. For the driver net_af_packet, it contains the
+/// configured ring size.
 pub(super) fn arguments(config: &Config) -> String {
     let device = &config.device;
     if !config.is_af_packet() || argument(device, "framecnt").is_some() {
@@ -43,8 +42,7 @@ pub(super) fn arguments(config: &Config) -> String {
     }
     let number = |name, otherwise| argument(device, name).and_then(|text| text.parse().ok()).unwrap_or(otherwise);
     let block_frames = number("blocksz", BLOCK_BYTES) / number("framesz", FRAME_BYTES).max(1);
-    // The driver uses one size for the receive ring and the transmit ring. The kernel accepts only
-    // rings of whole blocks.
+    // The driver uses one size for both rings. The kernel accepts only rings of whole blocks.
     let frames = usize::from(config.receive_ring.max(config.transmit_ring));
     format!("{device},framecnt={}", frames.next_multiple_of(block_frames.max(1)))
 }
@@ -54,7 +52,7 @@ fn argument<'a>(device: &'a str, name: &str) -> Option<&'a str> {
     device.split(',').skip(1).find_map(|pair| pair.trim().strip_prefix(name)?.strip_prefix('='))
 }
 
-/// Kernel interface that a DPDK device with the driver net_af_packet or net_af_xdp uses.
+/// Kernel interface of a DPDK device with the driver net_af_packet or net_af_xdp.
 pub(super) struct KernelInterface {
     name: String,
     interface: Interface,
@@ -65,16 +63,15 @@ pub(super) struct KernelInterface {
 }
 
 impl KernelInterface {
-    /// Finds the kernel interface of a DPDK device. Returns `None` if the device has another
-    /// driver, or if the interface does not exist. The driver itself reports a missing interface.
+    /// Finds the kernel interface of a DPDK device. Returns `None` if the device has another driver
+    /// or the interface does not exist. The driver itself reports a missing interface.
     pub(super) fn of_device(config: &Config) -> Option<Self> {
         let name = argument(&config.device, "iface").filter(|_| config.is_af_packet() || config.is_af_xdp())?;
         Some(Self { name: name.to_owned(), interface: Interface::find(name).ok()?, program: None, promiscuous: None })
     }
 
     /// Attaches the XDP program that the driver would otherwise attach. The kernel detaches the
-    /// program when the process ends for any reason. The function does nothing if the driver needs
-    /// no program.
+    /// program when the process ends. Does nothing if the driver needs no program.
     ///
     /// # Errors
     /// Returns an error if the program cannot be attached. The driver then attaches the program,
@@ -104,7 +101,7 @@ impl KernelInterface {
     }
 
     /// Sets the interface to promiscuous mode until this value is dropped. The kernel ends the mode
-    /// when the process ends for any reason. Returns whether the mode could be set.
+    /// when the process ends. Returns whether the mode could be set.
     pub(super) fn make_promiscuous(&mut self) -> bool {
         let Ok(index) = if_nametoindex(self.name.as_str()) else { return false };
         // SAFETY: socket() creates a file descriptor and accesses no memory. The socket has no
@@ -129,14 +126,13 @@ impl KernelInterface {
         self.promiscuous.is_some()
     }
 
-    /// Returns the state of the interface, or `None` if it does not exist.
     pub(super) fn state(&self) -> Option<State> {
         self.interface.state().ok()
     }
 }
 
-/// Packet sockets that the driver of a device opened. For each socket, the kernel counts the
-/// packets that were lost because the ring was full.
+/// Packet sockets that the driver of a device opened. The kernel counts the packets that each
+/// socket lost because its ring was full.
 #[derive(Default)]
 pub(super) struct PacketSockets {
     sockets: Vec<OwnedFd>,
@@ -144,7 +140,8 @@ pub(super) struct PacketSockets {
 }
 
 impl PacketSockets {
-    /// Returns the packet sockets that this process has opened since the list `earlier` was made.
+    /// Returns the packet sockets that this process has opened since `earlier`, an older list of
+    /// its sockets.
     pub(super) fn opened_since(earlier: &[OwnedFd]) -> Self {
         let known: Vec<_> = earlier.iter().filter_map(inode).collect();
         let is_new = |socket: &OwnedFd| inode(socket).is_some_and(|inode| !known.contains(&inode));
@@ -188,7 +185,7 @@ fn inode(socket: &OwnedFd) -> Option<u64> {
     nix::sys::stat::fstat(socket).ok().map(|found| found.st_ino)
 }
 
-/// Reads a socket option. Returns whether the option could be read.
+/// Reads a socket option. Returns whether this succeeded.
 fn option<T: Copy>(socket: &OwnedFd, level: c_int, name: c_int, value: &mut T) -> bool {
     let mut bytes = size_of::<T>() as libc::socklen_t;
     // SAFETY: the kernel writes at most `bytes` bytes, which is the size of `value`. Callers use
@@ -211,8 +208,7 @@ mod tests {
         assert_eq!(completed("net_af_packet0,iface=a", [33, 32]), "net_af_packet0,iface=a,framecnt=34");
         let large = "net_af_packet0,iface=a,blocksz=65536,framesz=4096";
         assert_eq!(completed(large, [1000, 32]), format!("{large},framecnt=1008"));
-        // The function adds no ring size if the operator has already given one, or if the driver is
-        // not net_af_packet.
+        // A ring size from the operator is kept. Other drivers get no ring size.
         for device in ["net_af_packet0,iface=a,framecnt=64", "net_af_xdp0,iface=a", "net_null0"] {
             assert_eq!(completed(device, [1024, 1024]), device);
         }

@@ -32,8 +32,8 @@ use crate::live::{ArenaNeeds, Live, LiveContext, LivePort};
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Config {
-    /// Device with its arguments in the syntax of DPDK. It is a PCI address or a virtual device
-    /// such as `net_af_packet0,iface=eth1`.
+    /// Device in the syntax of DPDK. It is a PCI address, or a virtual device with arguments such
+    /// as `net_af_packet0,iface=eth1`.
     pub device: String,
     /// Number of entries of each receive ring. The driver may round the number.
     #[serde(default = "ring")]
@@ -42,10 +42,10 @@ pub struct Config {
     #[serde(default = "ring")]
     pub transmit_ring: u16,
     /// MTU of the device in bytes, which is the maximum length of a packet without the Ethernet
-    /// header. If this key is absent, the MTU is not changed.
+    /// header. Without this key, the port does not change the MTU.
     pub mtu: Option<u16>,
-    /// Whether the port also receives frames to other MAC addresses. If this key is absent, the
-    /// device receives them (promiscuous mode), and a router drops them.
+    /// Whether the port also receives frames to other MAC addresses (promiscuous mode). Without
+    /// this key, the device receives them, and a router drops them.
     #[serde(default)]
     pub promiscuous: Option<bool>,
     /// Selects what happens to packets with a wrong checksum.
@@ -57,15 +57,15 @@ pub struct Config {
     pub eal: Option<Vec<String>>,
 }
 
-/// Selects what happens to packets with a wrong IP, TCP or UDP checksum.
+/// Selects how the port treats packets with a wrong IP, TCP or UDP checksum.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Checksum {
-    /// The device does not check checksums. A packet function checks them if its standard requires
-    /// this.
+    /// The device does not check checksums. Functions of the chain check them if their standards
+    /// require this.
     #[default]
     None,
-    /// The device checks checksums. Packets with a wrong checksum are counted and dropped.
+    /// The device checks checksums. The port counts and drops packets with a wrong checksum.
     Drop,
 }
 
@@ -79,8 +79,8 @@ impl Config {
         self.device.split(',').next().unwrap_or_default().trim()
     }
 
-    /// Returns whether the device is a PCI device, such as `0000:3b:00.0`, `3b:00.0` or `pci:...`.
-    /// Other devices are virtual devices.
+    /// Returns whether the device is a PCI device, such as `0000:3b:00.0` or `pci:...`. All other
+    /// devices are virtual.
     fn is_pci(&self) -> bool {
         let name = self.name().strip_prefix("pci:").unwrap_or(self.name());
         let mut parts = name.rsplit(':');
@@ -91,14 +91,12 @@ impl Config {
             && parts.all(is_hex)
     }
 
-    /// Returns whether the device has the driver net_af_xdp, which receives and sends through
-    /// AF_XDP sockets.
+    /// Returns whether the device has the driver net_af_xdp, which uses AF_XDP sockets.
     fn is_af_xdp(&self) -> bool {
         self.name().starts_with("net_af_xdp")
     }
 
-    /// Returns whether the device has the driver net_af_packet, which receives and sends through
-    /// packet sockets.
+    /// Returns whether the device has the driver net_af_packet, which uses packet sockets.
     fn is_af_packet(&self) -> bool {
         self.name().starts_with("net_af_packet")
     }
@@ -110,8 +108,8 @@ impl Config {
             // The driver needs XDP_PACKET_HEADROOM bytes in front of a received frame.
             256
         } else if self.is_af_packet() {
-            // The driver net_af_packet always uses frames of 2048 bytes, independent of the MTU.
-            // Such a frame must fit in the buffer.
+            // The driver net_af_packet uses frames of 2048 bytes for any MTU. Such a frame must fit
+            // in the buffer.
             512
         } else {
             0
@@ -119,9 +117,9 @@ impl Config {
     }
 }
 
-/// Returns the numbers of received and sent packets that DPDK has counted for an attached device.
-/// `device` is the name of the device without arguments. A test compares these numbers with the
-/// counters of the port.
+/// Returns the numbers of packets that DPDK has received and sent on an attached device. `device`
+/// is the device name without arguments. A test compares these numbers with the counters of the
+/// port.
 pub fn packet_counts(device: &str) -> Option<[u64; 2]> {
     device::packet_counts(device)
 }

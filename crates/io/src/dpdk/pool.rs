@@ -22,12 +22,12 @@ use super::ffi::{self, RawPool};
 use crate::Error;
 use crate::live::LiveContext;
 
-/// Minimum number of free buffers in the pool. If the pool has fewer, it takes buffers from the
-/// worker's memory until [`READY_TARGET`] buffers are free.
+/// Minimum number of free buffers in the pool. With fewer buffers, the pool takes buffers from the
+/// worker's memory until [`READY_TARGET`] are free.
 const READY_MIN: u32 = 256;
 const READY_TARGET: u32 = 512;
-/// Maximum number of free buffers in the pool. If the pool has more, it returns buffers to the
-/// worker's memory until [`READY_TARGET`] buffers are free.
+/// Maximum number of free buffers in the pool. With more buffers, the pool returns buffers to the
+/// worker's memory until [`READY_TARGET`] are free.
 const READY_MAX: u32 = 1024;
 
 /// Packet memory that is registered with DPDK as external memory.
@@ -57,18 +57,18 @@ impl Drop for RegisteredArena {
     }
 }
 
-/// Returns the page size in bytes with which the packet memory is registered in DPDK. It is the
-/// size of ordinary pages, because DPDK checks no other page size.
+/// Returns the page size in bytes for the registration of the packet memory with DPDK. It is the
+/// ordinary page size, because DPDK checks no other size.
 fn page_bytes(_arena: &ArenaHandle) -> usize {
     4096
 }
 
-/// Pool of packet buffers (DPDK mempool) of one worker. All ports share the pool.
+/// Pool of packet buffers (DPDK mempool) of one worker, shared by all ports.
 pub(super) struct Pool {
     raw: NonNull<RawPool>,
     registered: Arc<RegisteredArena>,
     start: usize,
-    /// Whether a receive queue controls the number of free buffers in the pool.
+    /// Whether a receive queue keeps the number of free buffers within its limits.
     pub(super) received_into: AtomicBool,
 }
 
@@ -78,12 +78,11 @@ unsafe impl Send for Pool {}
 // SAFETY: as for Send.
 unsafe impl Sync for Pool {}
 
-/// List of all buffer pools in the process. A pool stays alive while a port uses it.
+/// All buffer pools in the process. A pool lives while a port uses it.
 static POOLS: Mutex<Vec<Weak<Pool>>> = Mutex::new(Vec::new());
 
 impl Pool {
-    /// Returns the buffer pools of all workers. A pool that another port has already created is
-    /// shared.
+    /// Returns the buffer pools of all workers. Reuses pools that another port has created.
     pub(super) fn for_workers(context: &LiveContext<'_>, socket: c_int) -> Result<Vec<Arc<Self>>, Error> {
         let mut pools = POOLS.lock().unwrap_or_else(PoisonError::into_inner);
         pools.retain(|pool| pool.strong_count() > 0);
@@ -122,8 +121,7 @@ impl Pool {
             headroom_bytes: context.headroom_bytes as u32,
             socket,
         };
-        // DPDK limits the name of a mempool to 25 characters. The name must be unique in the
-        // process.
+        // The name of a mempool has at most 25 characters and is unique in the process.
         let name = CString::new(format!("gw{:x}", registered.arena.base().as_ptr() as usize + region.start));
         let name = name.unwrap_or_default();
         let mut error = 0;
@@ -140,8 +138,7 @@ impl Pool {
         self.raw.as_ptr()
     }
 
-    /// Returns the address and the length in bytes of the memory that devices must be able to
-    /// access.
+    /// Returns the address and the length in bytes of the memory that devices must access.
     pub(super) fn memory(&self) -> (*mut c_void, usize) {
         (self.registered.arena.base().as_ptr().cast(), self.registered.bytes)
     }
@@ -158,8 +155,8 @@ impl Pool {
         unsafe { ffi::gw_dpdk_pool_ready(self.raw()) }
     }
 
-    /// Moves up to `count` free buffers from the worker's memory to the pool, where drivers take
-    /// them. Returns the number of moved buffers.
+    /// Moves up to `count` free buffers from the worker's memory to the pool. Returns the number of
+    /// moved buffers.
     pub(super) fn post(&self, region: &mut Region, count: u32) -> u32 {
         let mut given = 0;
         let mut buffers = [0; 64];
@@ -192,8 +189,7 @@ impl Pool {
         }
     }
 
-    /// Returns the buffers of sent packets from the pool to the worker's memory. A transmit queue
-    /// calls this method.
+    /// Returns the buffers of sent packets from the pool to the worker's memory.
     #[inline]
     pub(super) fn collect(&self, buffers: &mut Outgoing<'_>) {
         if let Outgoing::Own(_) = buffers {

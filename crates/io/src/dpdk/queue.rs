@@ -13,10 +13,10 @@ use crate::live::{Arrivals, Arrived};
 use crate::{Departure, Error, PortCounters, QueueContext, Receive, Received, Transmit};
 
 /// Number of attempts to send packets while the transmit ring is full. After the last attempt, the
-/// remaining packets are refused.
+/// queue refuses the remaining packets.
 const TRIES: u32 = 64;
-/// Maximum number of calls in which the queue returns packets after the port was stopped. The limit
-/// ensures that the queue ends even if packets keep arriving.
+/// Maximum number of calls that return packets after the port was stopped. With this limit, the
+/// queue ends even if packets keep arriving.
 const LAST_CALLS: u32 = 64;
 
 pub(super) struct ReceiveQueue {
@@ -26,7 +26,6 @@ pub(super) struct ReceiveQueue {
     arrivals: Arrivals,
     packets: Box<[Packet; BURST_MAX]>,
     counters: PortCounters,
-    /// Whether the thread that uses this queue has registered as the owner of the buffer pool.
     is_owned: bool,
     /// Number of calls of `receive` since the port was stopped.
     last_calls: u32,
@@ -49,18 +48,17 @@ impl ReceiveQueue {
         }
     }
 
-    /// Appends the first `count` received packets to the batch. Packets that cannot be processed
-    /// are removed first.
+    /// Appends the first `count` received packets to the batch, without rejected packets.
     #[inline]
     fn take(&mut self, region: &mut Region, batch: &mut Batch, count: usize) -> Result<(), Error> {
         let rejected_flags = if self.port.drop_bad_checksums { TOO_LONG | BAD_CHECKSUM } else { TOO_LONG };
         let frame_bytes_max = self.port.frame_bytes_max;
-        // For a length of 0, the subtraction wraps around to the largest integer, so the comparison
-        // also rejects empty packets.
+        // For an empty packet, the subtraction wraps around to the largest integer, so the
+        // comparison rejects it.
         let is_rejected = |packet: &Packet| {
             (packet.flags & rejected_flags != 0) | (usize::from(packet.length).wrapping_sub(1) >= frame_bytes_max)
         };
-        // Packets are rarely rejected, so check first whether any packet is rejected.
+        // Packets are rarely rejected, so one fast check covers all packets.
         let is_any_rejected = self.packets[..count].iter().fold(false, |any, packet| any | is_rejected(packet));
         let count = if is_any_rejected { self.remove_rejected(region, count, is_rejected) } else { count };
         let packets = &self.packets[..count];
@@ -98,7 +96,7 @@ impl ReceiveQueue {
         accepted
     }
 
-    /// Counts a rejected packet by the reason of its rejection, and frees its buffer.
+    /// Counts a rejected packet by its reason, and frees its buffer.
     #[cold]
     fn reject(&mut self, region: &mut Region, packet: &Packet) {
         if packet.flags & TOO_LONG != 0 || usize::from(packet.length) > self.port.frame_bytes_max {
@@ -187,8 +185,7 @@ impl TransmitQueue {
         }
     }
 
-    /// Sends up to `count` packets. Returns the number of packets that were put into the transmit
-    /// ring.
+    /// Sends up to `count` packets. Returns the number of packets that entered the transmit ring.
     fn send(&self, count: usize) -> usize {
         let (number, queue) = (self.port.number(), self.worker as u16);
         let mut sent = 0;

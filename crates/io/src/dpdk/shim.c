@@ -1,5 +1,4 @@
-// Implements the functions of shim.h that Rust calls to use DPDK. The functions for buffer pools
-// are in shim_pool.c.
+// Implements the functions of shim.h except those for buffer pools, which are in shim_pool.c.
 
 #include "shim.h"
 
@@ -76,8 +75,8 @@ int gw_dpdk_dma_map(uint16_t port, void *address, size_t bytes)
         return -ENODEV;
     if (rte_dev_dma_map(device, address, (uint64_t)(uintptr_t)address, bytes) == 0)
         return 0;
-    // The call may fail for two harmless reasons. Some devices use no DMA and need no mapping.
-    // Another device in the same IOMMU group may already have mapped the memory.
+    // Two failures are harmless. Some devices use no DMA and need no mapping. Another device in the
+    // same IOMMU group may already have mapped the memory.
     return rte_errno == ENOTSUP || rte_errno == EEXIST ? 0 : -rte_errno;
 }
 
@@ -108,8 +107,8 @@ int gw_dpdk_state(uint16_t port, struct gw_dpdk_port_state *state)
     return 0;
 }
 
-// Header fields from which the device may compute the flow hash (RSS). These are the IP addresses,
-// and the ports of TCP and UDP.
+// Header fields for the flow hash (RSS) of the device. These are the IP addresses, and the ports of
+// TCP and UDP.
 #define HASHED_FIELDS                                                                              \
     (RTE_ETH_RSS_IPV4 | RTE_ETH_RSS_FRAG_IPV4 | RTE_ETH_RSS_NONFRAG_IPV4_TCP |                     \
      RTE_ETH_RSS_NONFRAG_IPV4_UDP | RTE_ETH_RSS_NONFRAG_IPV4_OTHER | RTE_ETH_RSS_IPV6 |            \
@@ -117,7 +116,7 @@ int gw_dpdk_state(uint16_t port, struct gw_dpdk_port_state *state)
      RTE_ETH_RSS_NONFRAG_IPV6_OTHER)
 
 // Maximum length of the RSS key in bytes. Each device requires a certain key length. The configured
-// key repeats every 16 bits, so it can be extended to any length.
+// key repeats every 16 bits, so any length is possible.
 #define KEY_BYTES_MAX 64
 
 int gw_dpdk_configure(uint16_t port, const struct gw_dpdk_port_config *port_config,
@@ -199,8 +198,8 @@ int gw_dpdk_configure(uint16_t port, const struct gw_dpdk_port_config *port_conf
     return 0;
 }
 
-// Sets the RSS table of the device. The device then selects the same queue as the software: bucket
-// i belongs to queue i modulo the number of queues.
+// Sets the RSS table of the device. Bucket i belongs to queue i modulo the number of queues, as in
+// the software.
 static int set_bucket_queues(uint16_t port, uint16_t queues)
 {
     struct rte_eth_dev_info info;
@@ -301,7 +300,7 @@ uint32_t gw_dpdk_receive(struct gw_dpdk_pool *pool, uint16_t port, uint16_t queu
             packet_flags |= GW_DPDK_BAD_CHECKSUM;
         if (unlikely(mbuf->pool != pool->mempool)) {
             // The buffer belongs to another worker, because several workers exchange packets
-            // through a net_ring. Copy the packet into a buffer of this worker.
+            // through a net_ring. The packet is copied into a buffer of this worker.
             struct rte_mbuf *own = rte_pktmbuf_copy(mbuf, pool->mempool, 0, UINT32_MAX);
             rte_pktmbuf_free(mbuf);
             mbuf = own;
@@ -318,8 +317,8 @@ uint32_t gw_dpdk_receive(struct gw_dpdk_pool *pool, uint16_t port, uint16_t queu
         }
         packets[i] = (struct gw_dpdk_packet){
             .buffer = buffer_number_of(pool, mbuf),
-            // Read the buffer address from the mbuf. The sender of the packet may have changed this
-            // address if the packet came through a net_ring, a DPDK device in memory.
+            // The mbuf contains the actual buffer address. Its sender may have changed this address
+            // if the packet came through a net_ring, a DPDK device in memory.
             .head = (uint16_t)((uint8_t *)mbuf->buf_addr - (uint8_t *)mbuf - MBUF_BYTES -
                                PRIVATE_BYTES + mbuf->data_off),
             .length = mbuf->data_len,

@@ -1,5 +1,5 @@
-// C functions through which Rust uses DPDK. The functions of DPDK that send and receive packets are
-// inline functions, which only C can call. The file ffi.rs contains the same declarations for Rust.
+// C functions through which Rust uses DPDK. Only C can call the inline functions of DPDK that send
+// and receive packets. The file ffi.rs contains the same declarations for Rust.
 
 #ifndef GW_DPDK_SHIM_H
 #define GW_DPDK_SHIM_H
@@ -8,14 +8,13 @@
 #include <stddef.h>
 #include <stdint.h>
 
-// Number of bytes in front of each packet buffer. They hold the mempool header (64 bytes), the mbuf
-// (128 bytes) and its private area (64 bytes).
+// Number of bytes in front of each packet buffer: mempool header (64 bytes), mbuf (128 bytes) and
+// private area of the mbuf (64 bytes).
 #define GW_DPDK_PREFIX_BYTES 256
 
 struct gw_dpdk_pool;
 
-// A packet in the packet memory. The struct has those fields of struct gw_descriptor that a port
-// sets.
+// A packet in the packet memory, with those fields of struct gw_descriptor that a port sets.
 struct gw_dpdk_packet {
     uint32_t buffer;    // start of the buffer, in units of 64 bytes from the arena's base
     uint16_t head;      // bytes from the start of the buffer to the frame
@@ -28,8 +27,8 @@ struct gw_dpdk_packet {
 #define GW_DPDK_BAD_CHECKSUM 2u // the device reported a wrong IP, TCP or UDP checksum
 #define GW_DPDK_TOO_LONG     4u // the frame does not fit in one buffer
 
-// Configuration of a mempool that manages the packet memory of one worker. The memory consists of
-// slots. Each slot contains GW_DPDK_PREFIX_BYTES bytes for DPDK, and then one buffer.
+// Configuration of a mempool for the packet memory of one worker. The memory consists of slots.
+// Each slot contains GW_DPDK_PREFIX_BYTES bytes for DPDK, and then one buffer.
 struct gw_dpdk_pool_config {
     uint8_t *arena; // the arena's base
     uint64_t first; // offset of the first slot in the arena, in bytes
@@ -112,29 +111,28 @@ int gw_dpdk_link(uint16_t port, uint32_t *speed);
 struct gw_dpdk_pool *gw_dpdk_pool_create(const char *name, const struct gw_dpdk_pool_config *config,
                                          int *error);
 void gw_dpdk_pool_free(struct gw_dpdk_pool *pool);
-// Makes the calling thread the owner of the pool. The owner adds and removes buffers without a
-// lock.
+// Makes the calling thread the owner of the pool. Only the owner may add and remove buffers without
+// a lock.
 void gw_dpdk_pool_own(struct gw_dpdk_pool *pool);
-// Returns the number of free buffers in the pool. Only the thread that owns the pool may call this
-// function.
+// Returns the number of free buffers in the pool. Only the pool's owner may call this function.
 uint32_t gw_dpdk_pool_ready(struct gw_dpdk_pool *pool);
 void gw_dpdk_pool_give(struct gw_dpdk_pool *pool, const uint32_t *buffers, uint32_t count);
 uint32_t gw_dpdk_pool_take(struct gw_dpdk_pool *pool, uint32_t *buffers, uint32_t count);
-// Removes buffers from the pool that were freed by threads other than the owner of the pool. Any
-// thread may call this function.
+// Removes the buffers that other threads than the pool's owner have freed. Any thread may call this
+// function.
 uint32_t gw_dpdk_pool_take_foreign(struct gw_dpdk_pool *pool, uint32_t *buffers, uint32_t count);
 
 uint32_t gw_dpdk_receive(struct gw_dpdk_pool *pool, uint16_t port, uint16_t queue,
                          struct gw_dpdk_packet *packets, uint16_t count);
-// Sends packets. Returns the number of packets that the device accepted. The caller still owns the
+// Sends packets. Returns the number of packets that the device accepted. The caller keeps the
 // buffers of all other packets.
 uint32_t gw_dpdk_transmit(struct gw_dpdk_pool *pool, uint16_t port, uint16_t queue,
                           const struct gw_dpdk_packet *packets, uint32_t count);
 // Makes the driver free the buffers of sent packets.
 void gw_dpdk_clean(uint16_t port, uint16_t queue);
 
-// Attaches the XDP program of libxdp to an interface, so that the driver net_af_xdp uses it.
-// Returns a file descriptor that keeps the program attached, or a negative error number.
+// Attaches the XDP program of libxdp to an interface, for the driver net_af_xdp. Returns a file
+// descriptor that keeps the program attached, or a negative error number.
 int gw_dpdk_xdp_link(unsigned int interface);
 
 int gw_dpdk_thread_register(void);

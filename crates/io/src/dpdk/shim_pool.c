@@ -48,7 +48,7 @@ static int pool_enqueue(struct rte_mempool *mempool, void *const *objects, unsig
     return 0;
 }
 
-// Moves buffers that other threads have freed to the list from which the pool's owner allocates.
+// Moves buffers that other threads have freed to the list of the pool's owner.
 static void gather(struct gw_dpdk_pool *pool)
 {
     if (__atomic_load_n(&pool->foreign_count, __ATOMIC_RELAXED) == 0)
@@ -61,8 +61,7 @@ static void gather(struct gw_dpdk_pool *pool)
     rte_spinlock_unlock(&pool->lock);
 }
 
-// Allocates buffers from the pool for the worker that owns it. No other thread calls this function
-// while this worker runs.
+// Allocates buffers from the pool. Only the worker that owns the pool calls this function.
 static int pool_dequeue(struct rte_mempool *mempool, void **objects, unsigned int count)
 {
     struct gw_dpdk_pool *pool = mempool->pool_data;
@@ -85,8 +84,8 @@ static unsigned int pool_count(const struct rte_mempool *mempool)
     return pool->ready_count + __atomic_load_n(&pool->foreign_count, __ATOMIC_RELAXED);
 }
 
-// Adds all elements to the mempool. An element may cross a page boundary, because devices also see
-// the arena as contiguous memory.
+// Adds all elements to the mempool. An element may cross a page boundary, because the memory is
+// contiguous for devices too.
 static int pool_populate(struct rte_mempool *mempool, unsigned int objects_max, void *address,
                          rte_iova_t iova, size_t bytes, rte_mempool_populate_obj_cb_t *add,
                          void *argument)
@@ -165,8 +164,8 @@ struct gw_dpdk_pool *gw_dpdk_pool_create(const char *name, const struct gw_dpdk_
     pool->foreign = calloc(config->slots, sizeof(*pool->foreign));
     if (pool->ready == NULL || pool->foreign == NULL)
         goto failed;
-    // The buffers are already distributed over the memory channels. The mempool therefore adds no
-    // padding between its elements.
+    // The buffers are already distributed over the memory channels, so the mempool needs no
+    // padding.
     pool->mempool = rte_mempool_create_empty(
         name, config->slots, config->stride_bytes - HEADER_BYTES, 0,
         sizeof(struct rte_pktmbuf_pool_private), config->socket, RTE_MEMPOOL_F_NO_SPREAD);

@@ -24,9 +24,8 @@ _Static_assert(sizeof(struct rte_mbuf) == MBUF_BYTES, "the size of an mbuf");
 _Static_assert(sizeof(struct rte_mempool_objhdr) <= HEADER_BYTES,
                "the header of a mempool's element");
 
-// Free buffers for the queues of one worker. The thread of the worker uses the list `ready` without
-// a lock. Other threads put the buffers that they free into the list `foreign`. Such a thread sends
-// packets for the worker, or receives its packets through a net_ring, a DPDK device in memory.
+// Free buffers for the queues of one worker. The worker's thread uses the list `ready` without a
+// lock. Other threads put the buffers that they free into the list `foreign`.
 struct gw_dpdk_pool {
     struct rte_mempool *mempool;
     uint8_t *arena;
@@ -59,8 +58,8 @@ static inline uint8_t *buffer_address_of(const struct gw_dpdk_pool *pool,
     return (uint8_t *)mbuf + MBUF_BYTES + PRIVATE_BYTES + pool->delta_bytes;
 }
 
-// Restores the buffer address of an mbuf. The function gw_dpdk_transmit changes this address if a
-// frame starts before the address that drivers use.
+// Restores the buffer address of an mbuf. gw_dpdk_transmit changes this address if a frame starts
+// before the address that drivers use.
 static inline void restore(const struct gw_dpdk_pool *pool, struct rte_mbuf *mbuf)
 {
     if (pool->delta_bytes != 0) {

@@ -1,8 +1,9 @@
-// Attaches the XDP program of net_af_xdp through a BPF link.
+// Attaches the XDP program of net_af_xdp through a BPF link. libxdp then uses this program and
+// attaches no other one.
 //
-// The driver net_af_xdp by default lets libxdp attach its program by netlink. Such a program stays
-// attached after the process is killed. If the program is already attached, libxdp uses it. A BPF
-// link is better, because the kernel detaches its program when no process has the link open.
+// Without this code, libxdp would attach the program by netlink. Such a program stays attached
+// after the process is killed. With a BPF link, the kernel detaches the program when no process has
+// the link open.
 
 #include "shim.h"
 
@@ -14,14 +15,12 @@
 #include <bpf/libbpf.h>
 #include <xdp/libxdp.h>
 
-// Maximum number of receive queues of an interface. The XDP program has a map with one entry per
-// queue.
+// Maximum number of receive queues of an interface.
 #define QUEUES_MAX 1024
 
 int gw_dpdk_xdp_link(unsigned int interface)
 {
-    // Load the same program that libxdp would attach. libxdp finds the file in its installation
-    // directory.
+    // libxdp would attach the same program. It finds the file in its installation directory.
     struct xdp_program *program = xdp_program__find_file("xsk_def_xdp_prog.o", NULL, NULL);
     long result = libxdp_get_error(program);
     if (result != 0)
@@ -33,12 +32,11 @@ int gw_dpdk_xdp_link(unsigned int interface)
         sockets == NULL || code == NULL ? -ENOENT : bpf_map__set_max_entries(sockets, QUEUES_MAX);
     if (result == 0)
         result = bpf_object__load(object);
-    // The program runs in the driver if the driver supports XDP. Otherwise, it runs in the kernel's
-    // network stack, after the driver.
+    // The program runs in the driver if the driver supports XDP. Otherwise, it runs after the
+    // driver, in the kernel's network stack.
     if (result == 0)
         result = bpf_link_create(bpf_program__fd(code), (int)interface, BPF_XDP, NULL);
-    // The program object can be closed now. The BPF link keeps the program loaded, and the program
-    // keeps its maps.
+    // The BPF link keeps the program loaded, and the program keeps its maps.
     xdp_program__close(program);
     return (int)result;
 }

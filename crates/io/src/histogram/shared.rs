@@ -4,9 +4,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use super::{BUCKETS, Histogram, bucket};
 
-/// Histogram that grows in one thread, and that other threads read without disturbing it. Its
-/// entries are never removed. A reader gets the entries of a period as the difference of two
-/// copies.
+/// Histogram that one thread writes and other threads read without disturbing it. Entries are never
+/// removed. The difference of two copies gives the entries of a period.
 #[derive(Debug)]
 pub struct SharedHistogram {
     counts: Box<[AtomicU64]>,
@@ -22,8 +21,8 @@ impl Default for SharedHistogram {
 }
 
 impl SharedHistogram {
-    /// Adds `value` to the histogram, `times` times. Only one thread may call this method, so plain
-    /// loads and stores are sufficient.
+    /// Adds `value` to the histogram `times` times. Only one thread may call this method, so plain
+    /// loads and stores are enough.
     #[inline]
     pub fn record(&self, value: u64, times: u64) {
         let add = |counter: &AtomicU64, more: u64| {
@@ -36,7 +35,8 @@ impl SharedHistogram {
         }
     }
 
-    /// Adds all entries to another histogram. An entry that is recorded meanwhile may be missing.
+    /// Adds all entries to another histogram. May miss an entry that another thread records
+    /// meanwhile.
     pub fn add_to(&self, histogram: &mut Histogram) {
         for (count, total) in self.counts.iter().zip(&mut histogram.counts) {
             let recorded = count.load(Ordering::Relaxed);
@@ -70,7 +70,6 @@ mod tests {
         }
     }
 
-    /// The differences of successive copies contain each entry exactly once.
     #[test]
     fn periods_divide_the_entries_between_threads() {
         const ENTRIES: u64 = 200_000;

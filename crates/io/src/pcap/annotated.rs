@@ -1,5 +1,4 @@
-//! Writes a capture file in the format pcapng, in which each packet has a comment. Only one thread
-//! writes the file.
+//! Writes a capture file in the format pcapng with a comment for each packet.
 
 use std::path::Path;
 
@@ -21,14 +20,14 @@ pub struct Annotated {
 pub struct Annotation<'a> {
     /// Name of the interface that received or sends the packet.
     pub interface: &'a str,
-    /// Whether the interface received the packet. If false, the interface sends the packet.
+    /// Whether the interface received the packet. Otherwise, the interface sent it.
     pub inbound: bool,
     /// Time of the packet, in nanoseconds since the Unix epoch.
     pub time_ns: u64,
     /// Frame from the first byte of the Ethernet header, without the frame check sequence (FCS). It
     /// has at most 65535 bytes.
     pub frame: &'a [u8],
-    /// Comment in UTF-8. A comment that is longer than 65535 bytes is truncated.
+    /// Comment in UTF-8. A longer comment than 65535 bytes is truncated.
     pub comment: &'a str,
 }
 

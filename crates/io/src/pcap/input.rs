@@ -2,8 +2,8 @@
 
 use std::io::{ErrorKind, Read};
 
-/// Maximum number of bytes that [`Input::fill`] can make available at once. It is 256 KiB, the
-/// maximum length of a record in libpcap.
+/// Maximum number of bytes that [`Input::fill`] makes available at once. It is 256 KiB, the maximum
+/// length of a record in libpcap.
 pub(super) const PIECE_BYTES_MAX: usize = 256 << 10;
 
 /// A data source and the buffer into which it is read. The bytes from `start` to `end` are
@@ -38,8 +38,8 @@ impl Input {
         &self.buffer[self.start..self.end]
     }
 
-    /// Reads from the source until `bytes` bytes are available. `bytes` is at most
-    /// [`PIECE_BYTES_MAX`]. Returns false if the file ends earlier.
+    /// Reads from the source until `bytes` bytes are available, which must be at most
+    /// [`PIECE_BYTES_MAX`]. Returns `false` if the file ends earlier.
     #[inline]
     pub(super) fn fill(&mut self, bytes: usize) -> std::io::Result<bool> {
         if self.end - self.start >= bytes {
@@ -72,8 +72,8 @@ impl Input {
         self.offset += bytes as u64;
     }
 
-    /// Skips `bytes` bytes of the source, which may exceed the size of the buffer. Returns false if
-    /// the file ends earlier.
+    /// Skips `bytes` bytes of the source. The number may exceed the size of the buffer. Returns
+    /// `false` if the file ends earlier.
     pub(super) fn skip(&mut self, mut bytes: u64) -> std::io::Result<bool> {
         while bytes > 0 {
             if !self.fill(1)? {

@@ -43,8 +43,8 @@ pub struct Config {
     pub file: Option<PathBuf>,
     /// Path of the capture file to which the port writes packets.
     pub write: Option<PathBuf>,
-    /// Format of the written capture file. If this key is absent, a file whose name ends with
-    /// `.pcap` is a pcap file. Any other file is a pcapng file.
+    /// Format of the written capture file. The default is pcap for a file name that ends with
+    /// `.pcap`, and pcapng for any other name.
     pub format: Option<Format>,
     /// Maximum number of records to read from `file`. The value 0 means no limit.
     #[serde(default)]
@@ -55,14 +55,14 @@ pub struct Config {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Format {
-    /// The format pcap. A file has one interface, which has no name.
+    /// The format pcap. A file has one interface without a name.
     Pcap,
-    /// The format pcapng. A file can have several interfaces with names.
+    /// The format pcapng. A file can have several named interfaces.
     PcapNg,
 }
 
 impl Format {
-    /// Returns the format that the extension of a file name selects.
+    /// Returns the format for the extension of a file name.
     pub fn from_path(path: &Path) -> Self {
         match path.extension() {
             Some(extension) if extension.eq_ignore_ascii_case("pcap") => Self::Pcap,
@@ -72,8 +72,8 @@ impl Format {
 }
 
 impl Config {
-    /// Makes relative paths absolute. They are relative to `directory`, which contains the
-    /// configuration file.
+    /// Makes relative paths absolute. `directory` is the folder that contains the configuration
+    /// file.
     pub fn resolve(&mut self, directory: &Path) {
         for path in [&mut self.file, &mut self.write].into_iter().flatten() {
             *path = directory.join(&*path);
@@ -100,8 +100,8 @@ impl Config {
         self.format.unwrap_or_else(|| Format::from_path(path))
     }
 
-    /// Creates the output file of this port. `name` is the name of the port. Returns `None` if the
-    /// port does not write packets.
+    /// Creates the output file of the port with the name `name`. Returns `None` if the port does
+    /// not write packets.
     ///
     /// # Errors
     /// Returns an error if the file cannot be created.
@@ -111,7 +111,7 @@ impl Config {
     }
 }
 
-/// Creates the receive queue of one worker. If the configuration has no `file`, the queue ends
+/// Creates the receive queue of one worker. Without `file` in the configuration, the queue ends
 /// immediately.
 ///
 /// # Errors
@@ -141,8 +141,8 @@ pub fn timed_frames(path: &Path, frame_bytes_max: usize) -> Result<Vec<(u64, Vec
     Ok(frames)
 }
 
-/// Reads a complete capture file from memory. Tests and fuzz targets use this function. Returns the
-/// number of packets, and the error that ended the reading, if any.
+/// Reads a complete capture file from memory, for tests and fuzz targets. Returns the number of
+/// packets, and the error that ended the reading.
 #[doc(hidden)]
 pub fn read_bytes(bytes: Vec<u8>, region: &mut godwit_packet::Region) -> (u64, Option<Error>) {
     use std::sync::Arc;

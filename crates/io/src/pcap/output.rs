@@ -1,4 +1,4 @@
-//! Output file that appears under its name only when all data was written.
+//! Output file that appears under its name only when it is complete.
 
 use std::fs::{self, File};
 use std::hash::{BuildHasher as _, RandomState};
@@ -14,16 +14,14 @@ use crate::Error;
 
 const BUFFER_BYTES: usize = 256 << 10;
 
-/// Permissions of a new file. Only its owner may read it, because packets from a tunnel may contain
-/// decrypted data.
+/// Permissions of a new file. Only its owner may read it, because it may contain decrypted data.
 const MODE: u32 = 0o600;
 
 /// A file that appears under its name only when [`Output::finish`] is called. If the value is
-/// dropped before this call, no file remains. If the file system supports unnamed files, this also
-/// holds when the process is killed.
+/// dropped before this call, no file remains. If the file system supports unnamed files, no file
+/// remains even after the process is killed.
 ///
-/// If the path already exists and is not a regular file, the data is written to it directly. Such a
-/// path is a pipe or a device.
+/// If the path names a pipe or a device, the data is written to it directly.
 #[derive(Debug)]
 pub(super) struct Output {
     path: PathBuf,
@@ -36,7 +34,7 @@ pub(super) struct Output {
 /// Location of the data before the file gets its name.
 #[derive(Debug)]
 enum Temporary {
-    /// The data was written directly to the path, or the file already has its name.
+    /// The data goes directly to the path, or the file already has its name.
     None,
     /// The file has no name yet.
     Unnamed,
@@ -86,14 +84,14 @@ impl Output {
         Ok(Self { path: path.to_owned(), temporary, file, buffer, written_bytes: 0 })
     }
 
-    /// Returns the buffer to which the caller appends new records. [`Output::flush_if_full`] writes
-    /// this buffer to the file.
+    /// Returns the buffer for new records. [`Output::flush_if_full`] writes this buffer to the
+    /// file.
     pub(super) fn buffer(&mut self) -> &mut Vec<u8> {
         &mut self.buffer
     }
 
-    /// Writes the buffer to the file if the buffer is full. The caller calls this method after
-    /// every record.
+    /// Writes the buffer to the file if it is full. The caller calls this method after every
+    /// record.
     #[inline]
     pub(super) fn flush_if_full(&mut self) -> Result<(), Error> {
         if self.buffer.len() < BUFFER_BYTES { Ok(()) } else { self.flush() }
@@ -107,7 +105,7 @@ impl Output {
     }
 
     /// Writes the remaining data and flushes the file to the disk. Some file systems report a full
-    /// disk only when the file is flushed.
+    /// disk only then.
     pub(super) fn sync(&mut self) -> Result<(), Error> {
         self.flush()?;
         match &self.temporary {
@@ -124,8 +122,8 @@ impl Output {
         Ok(self.written_bytes)
     }
 
-    /// Gives the file its name after a failed write. The incomplete data of the failed write is
-    /// removed first, so the file ends with a complete record.
+    /// Gives the file its name after a failed write. Removes the incomplete data first, so the file
+    /// ends with a complete record.
     pub(super) fn finish_written(mut self) -> Result<(), Error> {
         if matches!(self.temporary, Temporary::None) {
             return Ok(());
@@ -139,7 +137,7 @@ impl Output {
 
     fn give_name(&mut self) -> io::Result<()> {
         if matches!(self.temporary, Temporary::Unnamed) {
-            // Creating a link cannot replace an existing file, but renaming can.
+            // A link cannot replace an existing file, but a rename can.
             let name = temporary_path(&self.path)?;
             linkat(AT_FDCWD, &link_of(&self.file), AT_FDCWD, &name, AtFlags::AT_SYMLINK_FOLLOW)?;
             self.temporary = Temporary::Named(name);
@@ -155,8 +153,7 @@ impl Output {
 impl Drop for Output {
     fn drop(&mut self) {
         if let Temporary::Named(temporary) = &self.temporary {
-            // If the temporary file cannot be removed, the error is ignored, because the file does
-            // no harm.
+            // A temporary file that cannot be removed does no harm.
             let _ = fs::remove_file(temporary);
         }
     }

@@ -1,9 +1,8 @@
-//! Reads a capture file record by record. Supports the formats pcap and pcapng, both byte orders,
-//! and every time resolution.
+//! Reads a capture file record by record. Supports pcap and pcapng, both byte orders, and every
+//! time resolution.
 //!
 //! The crate `pcap-parser` parses the structures of the formats. Its readers are not used, because
-//! they lose the error of a failed read, report no file offsets, and keep the largest block in
-//! memory.
+//! they lose read errors and file offsets, and keep the largest block in memory.
 //!
 //! Spec: draft-ietf-opsawg-pcap and draft-ietf-opsawg-pcapng.
 
@@ -40,11 +39,10 @@ pub(super) struct Record {
 /// Content of a record.
 #[derive(Clone, Debug)]
 pub(super) enum Content {
-    /// A complete frame or the beginning of a frame. The range selects bytes in the reader's
-    /// buffer.
+    /// A complete frame or the beginning of a frame, as a range of the reader's buffer.
     Frame(Range<usize>),
-    /// A record that is longer than [`PIECE_BYTES_MAX`], so no packet buffer can hold it. The
-    /// reader skipped its bytes.
+    /// A record that is longer than [`PIECE_BYTES_MAX`]. The reader skips it, because no packet
+    /// buffer can hold it.
     TooLong,
     /// A packet of an interface that is not Ethernet.
     OtherLinkType,
@@ -54,10 +52,10 @@ pub(super) struct Reader {
     path: PathBuf,
     input: Input,
     format: Format,
-    /// Length of the last returned record, in bytes. The next call of [`Reader::next`] removes
-    /// these bytes from the buffer.
+    /// Length in bytes of the last returned record. The next call of [`Reader::next`] removes it
+    /// from the buffer.
     held_bytes: usize,
-    /// Number of packets that were read, including packets that the reader skipped.
+    /// Number of packets that were read, including skipped packets.
     packets: u64,
 }
 
@@ -122,8 +120,8 @@ impl Reader {
             return Err(not_capture("the variant of pcap with modified record headers is not supported"));
         }
         input.consume(header.size());
-        // If the frames include a frame check sequence (FCS), the upper half of the link type field
-        // contains its length (draft-ietf-opsawg-pcap, section 4).
+        // The upper half of the link type field contains the length of the frame check sequence
+        // (FCS), if frames include it (draft-ietf-opsawg-pcap, section 4).
         let network = header.network.0 as u32;
         let fcs_bytes = if network & 0x0400_0000 != 0 { 2 * (network >> 28) as usize } else { 0 };
         link_type::check(path, network as u16)?;
@@ -169,8 +167,8 @@ impl Reader {
         } else {
             self.held_bytes = HEADER_BYTES + captured_bytes;
             self.need(self.held_bytes, offset)?;
-            // The original length includes the frame check sequence (FCS). The captured bytes
-            // include it only if the frame was captured completely.
+            // The original length counts the frame check sequence (FCS). The captured bytes include
+            // it only if the frame was captured completely.
             let whole = captured_bytes >= original_bytes;
             let frame_bytes = captured_bytes.saturating_sub(if whole { fcs_bytes } else { 0 });
             Content::Frame(HEADER_BYTES..HEADER_BYTES + frame_bytes)
@@ -225,8 +223,8 @@ impl Reader {
         }
     }
 
-    /// Parses one complete block. Returns a record if the block contains a packet. Stores the
-    /// content of a block that describes a section or an interface.
+    /// Parses one complete block. Returns a record for a packet. Stores the description of a
+    /// section or an interface.
     fn block(&mut self, kind: u32, block_bytes: usize) -> Result<Option<Record>, BlockError> {
         let Format::PcapNg { big_endian, interfaces, time_ns, ethernet_seen } = &mut self.format else {
             unreachable!("called for pcapng")
@@ -265,9 +263,8 @@ impl Reader {
             _ => {
                 let packet = Packet::parse(kind, block, big_endian, interfaces)?;
                 let interface = interfaces.get(packet.interface).ok_or_else(|| malformed("unknown interface"))?;
-                // If a capture file has no Ethernet interface, the operator probably chose the
-                // wrong file. A file with several link types is valid, and packets of other link
-                // types are skipped.
+                // A capture file without an Ethernet interface is probably the wrong file. In a
+                // file with several link types, packets of other link types are skipped.
                 if !*ethernet_seen {
                     return Err(BlockError::LinkType(interface.link_type));
                 }
@@ -318,12 +315,11 @@ fn malformed(reason: &str) -> BlockError {
     BlockError::Malformed(reason.to_owned())
 }
 
-/// A packet from a pcapng file. The block that contains it is an Enhanced Packet Block, a Simple
-/// Packet Block, or the obsolete Packet Block.
+/// A packet from a pcapng file, in an Enhanced Packet Block, a Simple Packet Block, or an obsolete
+/// Packet Block.
 struct Packet {
     interface: usize,
-    /// Time of the packet in the time unit of the interface. `None` for a Simple Packet Block,
-    /// which contains no time.
+    /// Time of the packet in the interface's time unit, or `None` for a Simple Packet Block.
     time: Option<u64>,
     original_bytes: usize,
     /// Range of the frame in the block.
@@ -353,8 +349,8 @@ impl Packet {
                     false => ng::parse_simplepacketblock_le,
                 };
                 let (_, packet) = parse(block).map_err(|_| malformed("simple packet block"))?;
-                // A Simple Packet Block contains the original length of the packet, but not the
-                // captured length. The captured length is limited by the snap length (section 4.4).
+                // A Simple Packet Block contains only the original length of the packet. The
+                // captured length is limited by the snap length (section 4.4).
                 let snap_bytes = interfaces.first().map_or(0, |interface| interface.snap_bytes);
                 let original_bytes = packet.origlen as usize;
                 let captured_bytes = original_bytes.min(if snap_bytes == 0 { usize::MAX } else { snap_bytes });
@@ -386,8 +382,8 @@ impl Packet {
 
 impl Interface {
     fn new(description: &InterfaceDescriptionBlock, big_endian: bool) -> Result<Self, BlockError> {
-        // The options are parsed here, because pcap-parser always reads the option if_tsoffset as
-        // little-endian.
+        // The options are parsed here, because pcap-parser reads if_tsoffset as little-endian in
+        // every file.
         let mut resolution = Resolution::Decimal(6);
         let mut offset_s = 0;
         for option in &description.options {
@@ -419,7 +415,7 @@ impl Interface {
     }
 
     /// Converts a time of the interface to nanoseconds since the Unix epoch. A time outside the
-    /// range of `u64` is replaced by the nearest value in this range.
+    /// range of `u64` becomes the nearest value in the range.
     fn time_ns(&self, time: u64) -> u64 {
         let time = i128::from(time);
         let ns = match self.resolution {

@@ -1,5 +1,4 @@
-//! Receive queue that reads packets from capture files. It merges the packets of all files by the
-//! capture times of the packets.
+//! Receive queue that reads packets from capture files, and merges them by their capture times.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -9,10 +8,10 @@ use godwit_packet::{Batch, Region, Stamp, Steering};
 use super::reader::{Content, Reader, Record};
 use crate::{Error, PortCounters, Receive, Received};
 
-/// A capture file to read, and the port on which its packets arrive.
+/// A capture file, and the port that receives its packets.
 #[derive(Clone, Debug)]
 pub struct ReplayInput {
-    /// Path of the capture file. It must be a regular file, because every worker opens and reads it
+    /// Path of the capture file. It must be a regular file, because every worker reads it
     /// separately.
     pub path: PathBuf,
     /// Index of the port on which the packets arrive.
@@ -80,8 +79,8 @@ impl Replay {
             replay.advance(index);
         }
         match replay.failure.take() {
-            // The reader detects a wrong link type when it reads the first packet. `open` reports
-            // this error, because it concerns the whole file.
+            // The reader reports a wrong link type at the first packet. The error concerns the
+            // whole file, so `open` returns it.
             Some(failure @ Error::LinkType { .. }) => Err(failure),
             failure => {
                 replay.failure = failure;
@@ -102,7 +101,6 @@ impl Replay {
         };
     }
 
-    /// Returns the index of the file whose next record has the earliest time.
     fn earliest(&self) -> Option<usize> {
         if self.sequence == self.sequence_end {
             return None;
@@ -112,15 +110,15 @@ impl Replay {
     }
 
     /// Processes the next record of file `index`. If the record belongs to this worker, copies its
-    /// frame into a packet buffer. Returns false if no buffer is free. The record then waits until
-    /// the next call.
+    /// frame into a packet buffer. Returns `false` if no buffer is free. The next call then
+    /// processes the record.
     fn take(&mut self, index: usize, region: &mut Region, batch: &mut Batch) -> bool {
         let file = &self.files[index];
         let record = file.next.as_ref().expect("`earliest` returns a file that has a record");
         let frame = match check(record, &file.reader, region.frame_bytes_max()) {
             Ok(frame) => frame,
             Err(reason) => {
-                // Every worker reads this record, so only the first worker counts it.
+                // Every worker reads this record, but only the first worker counts it.
                 if self.worker == 0 {
                     *self.counter(reason) += 1;
                 }
@@ -173,15 +171,13 @@ fn check<'a>(record: &Record, reader: &'a Reader, frame_bytes_max: usize) -> Res
 impl Receive for Replay {
     fn receive(&mut self, region: &mut Region, batch: &mut Batch, packets_max: usize) -> Result<Received, Error> {
         let full = batch.len() + packets_max;
-        // The number of examined records is limited. Otherwise, the call would take long if most
-        // packets belong to other workers.
+        // The limit bounds the time of the call if most packets belong to other workers.
         for _ in 0..packets_max.saturating_mul(16) {
             if batch.len() == full {
                 break;
             }
             let Some(index) = self.earliest() else {
-                // A call never returns both packets and an error. The error is returned by the next
-                // call.
+                // A call never returns both packets and an error. The next call returns the error.
                 if batch.len() + packets_max > full {
                     return Ok(Received::Open);
                 }

@@ -1,5 +1,4 @@
-//! Capture file to which the port `pcap` writes. It merges the packets of all workers in the order
-//! of their arrival.
+//! Capture file of the port `pcap`. It merges the packets of all workers in arrival order.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
@@ -12,8 +11,8 @@ use super::output::Output;
 use super::{Format, writer};
 use crate::{Departure, Error, PortCounters, Transmit};
 
-/// Maximum total length in bytes of the frames that wait to be written. If the total is higher,
-/// workers that are ahead of the slowest worker wait.
+/// Maximum total length in bytes of the frames that wait. Above this limit, workers that are ahead
+/// of the slowest worker wait.
 const HELD_BYTES_MAX: usize = 256 << 20;
 
 /// A capture file to which several workers and several ports write packets.
@@ -59,45 +58,44 @@ struct Shared {
     format: Format,
     held_bytes_max: usize,
     merge: Mutex<Merge>,
-    /// Signaled when frames were written, or when a transmit queue was dropped.
     progress: Condvar,
-    /// If this is true, a failed write ends only the capture file, and the program continues.
+    /// Whether the program continues after a failed write, which then ends only the capture file.
     is_tolerant: bool,
-    /// Message for the operator about a failed write. It has a separate lock, because a write to
-    /// the file may block while `merge` is locked.
+    /// Message for the operator about a failed write. It has a separate lock, because `merge` may
+    /// stay locked during a slow write.
     notice: Mutex<Option<String>>,
 }
 
 #[derive(Debug)]
 struct Merge {
-    /// Output file, or `None` after the file is finished or a write has failed.
+    /// Output file, or `None` after its end or a failed write.
     output: Option<Output>,
-    /// Kind and text of the first error. All later calls return the same error.
+    /// Kind and text of the first error, which all later calls return.
     failure: Option<(std::io::ErrorKind, String)>,
     held: BinaryHeap<Reverse<Held>>,
     held_bytes: usize,
-    /// Progress of each worker, with one entry per transmit queue of the worker. All packets with a
-    /// sequence number below the entry were sent or dropped.
+    /// Progress of each worker, for each of its transmit queues. All packets with a lower sequence
+    /// number were sent or dropped.
     settled: Vec<Vec<u64>>,
     /// Buffers of written frames, which are kept for later frames.
     spare: Vec<Vec<u8>>,
     packets: u64,
     frame_bytes: u64,
-    /// Number of packets that are not written to the file yet, and the number of their bytes.
+    /// Numbers of packets and of bytes that are not written to the file yet.
     buffered: (u64, u64),
-    /// Number of accepted packets that could not be written. A transmit queue later counts these
-    /// packets as refused.
+    /// Number of accepted packets that could not be written. A transmit queue later counts them as
+    /// refused.
     lost: u64,
 }
 
-/// A frame that waits until all earlier frames are written. Frames are written in the order that
-/// the comparison of this struct defines.
+/// A frame that waits until all earlier frames are written. The comparison of this struct defines
+/// the order of frames.
 #[derive(Debug, PartialEq, Eq, PartialOrd, Ord)]
 struct Held {
     sequence: u64,
     port: u8,
-    /// Index of the packet in its transmit queue. It determines the order of several copies of one
-    /// packet, which have the same sequence number and port.
+    /// Index of the packet in its transmit queue. It orders copies of one packet, which have the
+    /// same sequence number and port.
     nth: u64,
     worker: usize,
     interface: u32,
@@ -106,8 +104,8 @@ struct Held {
 }
 
 impl Sink {
-    /// Creates the file for packets of `workers` workers. `interfaces` contains the names of the
-    /// interfaces, which are written to a pcapng file. A pcap file contains no interface names.
+    /// Creates the file for packets of `workers` workers. `interfaces` contains the interface names
+    /// for a pcapng file. A pcap file contains no names.
     ///
     /// # Errors
     /// Returns an error if the folder does not exist or cannot be written.
@@ -116,7 +114,7 @@ impl Sink {
     }
 
     /// Makes the program continue after a failed write. The file then ends with the last complete
-    /// packet. This method must be called before the first transmit queue is created.
+    /// packet. The caller must call this method before it creates a transmit queue.
     pub fn tolerant(mut self) -> Self {
         if let Some(shared) = Arc::get_mut(&mut self.shared) {
             shared.is_tolerant = true;
@@ -124,8 +122,7 @@ impl Sink {
         self
     }
 
-    /// Returns the message about a failed write, if there is one. Each message is returned only
-    /// once.
+    /// Returns the message about a failed write, if there is one. Returns each message once.
     pub fn notice(&self) -> Option<String> {
         self.shared.notice.lock().unwrap_or_else(PoisonError::into_inner).take()
     }
@@ -157,8 +154,8 @@ impl Sink {
         Ok(Self { shared: Arc::new(shared), interfaces: interfaces.len(), workers })
     }
 
-    /// Creates the transmit queue of `worker`. `interface` is the index of the interface under
-    /// which the file records the packets.
+    /// Creates the transmit queue of `worker`. `interface` is the index of the interface in the
+    /// file.
     ///
     /// # Panics
     /// If the file has no such worker or interface.
@@ -185,8 +182,8 @@ impl Sink {
     /// Writes all waiting packets to the disk without giving the file its name. No transmit queue
     /// may send packets afterwards.
     ///
-    /// If there are several output files, this method is called for all files before
-    /// [`Sink::finish`] is called for the first one. If a write fails, none of the files appears.
+    /// With several output files, the caller calls this method for all files before
+    /// [`Sink::finish`]. After a failed write, none of the files appears.
     ///
     /// # Errors
     /// Returns an error if this write or an earlier write failed.
@@ -199,14 +196,13 @@ impl Sink {
                 let output = merge.output.take();
                 self.shared.fail(&mut merge, output, error)
             }
-            // If the sink tolerates failed writes, it has already completed the file after the
-            // failed write.
+            // After a tolerated failure, the file is already complete.
             Some(Ok(())) | None => Ok(()),
         }
     }
 
-    /// Writes all waiting packets and gives the file its name. Packets that a transmit queue sends
-    /// afterwards are refused.
+    /// Writes all waiting packets and gives the file its name. Transmit queues refuse packets
+    /// afterwards.
     ///
     /// # Errors
     /// Returns an error if this write or an earlier write failed. In this case, the file does not
@@ -232,12 +228,12 @@ impl Drop for Sink {
 
 impl Shared {
     fn lock(&self) -> MutexGuard<'_, Merge> {
-        // The data behind a poisoned lock is valid, because each change of it is complete before a
-        // panic can occur.
+        // The data behind a poisoned lock is valid, because no change is incomplete when a panic
+        // can occur.
         self.merge.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Writes each waiting frame that no worker can precede with an earlier frame any more.
+    /// Writes each waiting frame if no worker can send an earlier frame any more.
     fn write_settled(&self, merge: &mut Merge) -> Result<(), Error> {
         let Some(mut output) = merge.output.take() else {
             if self.is_tolerant && merge.failure.is_some() {
@@ -323,8 +319,8 @@ struct Transmitter {
     interface: u32,
     settled: u64,
     nth: u64,
-    /// Copies of the frames of one call of `transmit`. They are made before the lock is taken, so
-    /// that the lock is held only briefly.
+    /// Copies of the frames of one call of `transmit`. They are made before the lock is taken,
+    /// which keeps the locked time short.
     burst: Vec<Held>,
     spare: Vec<Vec<u8>>,
     counters: PortCounters,
@@ -350,7 +346,7 @@ impl Transmit for Transmitter {
             });
         }
         let mut merge = self.shared.lock();
-        // The slowest worker never waits here, so at least one worker makes progress at any time.
+        // The slowest worker never waits here, so at least one worker always makes progress.
         while merge.output.is_some()
             && merge.held_bytes > self.shared.held_bytes_max
             && self.settled > merge.watermark()
@@ -394,7 +390,7 @@ impl Transmit for Transmitter {
 }
 
 impl Drop for Transmitter {
-    /// Packets of other workers no longer wait for this transmit queue.
+    /// Other workers' packets no longer wait for this transmit queue.
     fn drop(&mut self) {
         let mut merge = self.shared.lock();
         if let Some(slots) = merge.settled.get_mut(self.worker) {
@@ -423,8 +419,8 @@ mod tests {
         queue.settled(sequence + 1).unwrap();
     }
 
-    /// Checks that a worker that is far ahead waits until the slowest worker has made progress, so
-    /// that memory use stays limited.
+    /// Checks that a worker that is far ahead waits for the slowest worker, which limits memory
+    /// use.
     #[test]
     fn worker_far_ahead_waits_for_the_slowest() {
         let path = std::env::temp_dir().join(format!("godwit-io-ahead-{}.pcap", std::process::id()));

@@ -1,17 +1,19 @@
 //! Encodes packets as records of a pcap or pcapng file. The files are little-endian, have the link
 //! type Ethernet, and contain times in nanoseconds.
 //!
-//! The output does not contain the time or the machine of its creation, so equal packets produce
-//! equal files. Spec: draft-ietf-opsawg-pcap, draft-ietf-opsawg-pcapng.
+//! Equal packets produce equal files, because the output names neither the time nor the machine of
+//! its creation.
+//!
+//! Spec: draft-ietf-opsawg-pcap, draft-ietf-opsawg-pcapng.
 
 use super::Format;
 use super::link_type::ETHERNET;
 
-/// Maximum length of a frame, in bytes. No packet buffer holds a longer frame.
+/// Maximum length of a frame in bytes. A packet buffer cannot hold a longer frame.
 const SNAP_BYTES: u32 = 65535;
 
-/// Appends the header of a capture file. The interfaces are numbered in the given order. A pcap
-/// file does not contain the names of interfaces.
+/// Appends the header of a capture file. Interfaces are numbered in the given order. A pcap file
+/// contains no interface names.
 pub(super) fn emit_header(format: Format, interfaces: &[String], out: &mut Vec<u8>) {
     match format {
         Format::Pcap => {
@@ -35,8 +37,8 @@ pub(super) fn emit_header(format: Format, interfaces: &[String], out: &mut Vec<u
     }
 }
 
-/// Appends the description of an interface to a pcapng file. The interfaces of a file are numbered
-/// in the order of their descriptions.
+/// Appends the description of an interface to a pcapng file. Interfaces are numbered in the order
+/// of their descriptions.
 pub(super) fn emit_interface(name: &str, out: &mut Vec<u8>) {
     block(1, out, |out| {
         out.extend(ETHERNET.to_le_bytes());
@@ -50,12 +52,12 @@ pub(super) fn emit_interface(name: &str, out: &mut Vec<u8>) {
     });
 }
 
-/// Appends one packet to the output. `frame` has at most [`SNAP_BYTES`] bytes.
+/// Appends one packet, whose `frame` has at most [`SNAP_BYTES`] bytes.
 pub(super) fn emit_packet(format: Format, interface: u32, time_ns: u64, frame: &[u8], out: &mut Vec<u8>) {
     let frame_bytes = frame.len() as u32;
     match format {
         Format::Pcap => {
-            // The format has 32 bits for the seconds, so the time wraps around in the year 2106.
+            // The format has 32 bits for the seconds, which wrap around in the year 2106.
             out.extend(((time_ns / 1_000_000_000) as u32).to_le_bytes());
             out.extend(((time_ns % 1_000_000_000) as u32).to_le_bytes());
             out.extend(frame_bytes.to_le_bytes());
@@ -66,7 +68,7 @@ pub(super) fn emit_packet(format: Format, interface: u32, time_ns: u64, frame: &
     }
 }
 
-/// Additional information about a packet: its comment and its direction.
+/// Comment and direction of a packet.
 pub(super) struct Notes<'a> {
     pub(super) inbound: bool,
     pub(super) comment: &'a str,
@@ -102,8 +104,8 @@ fn enhanced_packet(interface: u32, time_ns: u64, frame: &[u8], out: &mut Vec<u8>
     pad(out, frame.len());
 }
 
-/// Appends a pcapng block. It consists of the block type, the length, the content that `body`
-/// writes, and the length again.
+/// Appends a pcapng block: the block type, the length, the content that `body` writes, and the
+/// length again.
 fn block(kind: u32, out: &mut Vec<u8>, body: impl FnOnce(&mut Vec<u8>)) {
     let start = out.len();
     out.extend(kind.to_le_bytes());
@@ -114,7 +116,7 @@ fn block(kind: u32, out: &mut Vec<u8>, body: impl FnOnce(&mut Vec<u8>)) {
     out.extend(block_bytes);
 }
 
-/// Appends a pcapng option. A value that exceeds the 16-bit length field is truncated.
+/// Appends a pcapng option. A value that does not fit the 16-bit length field is truncated.
 fn option(code: u16, value: &[u8], out: &mut Vec<u8>) {
     let value = &value[..value.len().min(usize::from(u16::MAX))];
     out.extend(code.to_le_bytes());
@@ -123,7 +125,6 @@ fn option(code: u16, value: &[u8], out: &mut Vec<u8>) {
     pad(out, value.len());
 }
 
-/// Appends zeros so that the length of the content is a multiple of 4 bytes.
 fn pad(out: &mut Vec<u8>, content_bytes: usize) {
     out.resize(out.len() + content_bytes.next_multiple_of(4) - content_bytes, 0);
 }

@@ -10,10 +10,10 @@ use super::probe::{PROBE_BYTES, Probes};
 use super::units::{Mac, Prefix, Rate, Size, Span};
 use crate::Error;
 
-/// Maximum number of flows whose packet headers are generated in advance.
+/// Maximum number of configured flows.
 const FLOWS_MAX: usize = 1 << 24;
 
-/// Maximum length of a frame, in bytes. No packet buffer can hold a longer frame.
+/// Maximum length of a frame in bytes. A packet buffer cannot hold a longer frame.
 const FRAME_BYTES_MAX: u16 = 16128;
 
 /// Configuration of a port with `kind = "synthetic"`, which generates packets. All keys have
@@ -21,8 +21,8 @@ const FRAME_BYTES_MAX: u16 = 16128;
 #[derive(Clone, Debug, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Config {
-    /// Length of frames in bytes, without the frame check sequence (FCS). Lengths that are too
-    /// short for the headers are increased.
+    /// Length of frames in bytes, without the frame check sequence (FCS). A length that is too
+    /// short for the headers is increased.
     pub size: Size,
     /// Number of different flows. If it is 0, every packet has random addresses and ports.
     pub flows: usize,
@@ -30,11 +30,11 @@ pub struct Config {
     pub ip: IpVersion,
     /// Transport protocol of the packets.
     pub protocol: Transport,
-    /// Prefix from which source addresses are selected at random. The default is 10.0.0.0/8 for
-    /// IPv4 and fd00::/8 for IPv6.
+    /// Prefix of the random source addresses. The default is 10.0.0.0/8 for IPv4 and fd00::/8 for
+    /// IPv6.
     pub source: Option<Prefix>,
-    /// Prefix from which destination addresses are selected at random. The default is 10.0.0.0/8
-    /// for IPv4 and fd00::/8 for IPv6.
+    /// Prefix of the random destination addresses. The default is 10.0.0.0/8 for IPv4 and fd00::/8
+    /// for IPv6.
     pub destination: Option<Prefix>,
     /// List from which destination addresses are selected at random. It replaces the key
     /// `destination`.
@@ -51,21 +51,20 @@ pub struct Config {
     pub payload: PayloadKind,
     /// File with one pattern per line, for `payload = "pattern"`.
     pub patterns: Option<PathBuf>,
-    /// Fraction of packets that contain a pattern, from 0 to 1. The key applies to `payload =
-    /// "pattern"`. The default 0.3 is taken from the thesis on adaptive scheduling (University of
-    /// Crete, 2020, chapter 4).
+    /// Fraction of packets that contain a pattern, from 0 to 1, if `payload = "pattern"`. The
+    /// default 0.3 is from the thesis on adaptive scheduling (University of Crete, 2020, chapter
+    /// 4).
     pub match_ratio: f64,
-    /// Seed of all random numbers. A different seed produces different packets with the same
-    /// statistical properties.
+    /// Seed of all random numbers.
     pub seed: u64,
     /// Rate at which packets are generated.
     pub rate: Rate,
-    /// File that describes how the rate, the frame lengths and the proportions of traffic classes
-    /// change over time. It replaces the keys `rate` and `size`.
+    /// Path of a load program, a file with traffic that changes over time. It replaces the keys
+    /// `rate` and `size`.
     pub load: Option<PathBuf>,
-    /// Maximum number of packets per worker that wait to be received, if a rate is set. If more
-    /// packets wait, the port discards the oldest packets and counts them as missed. With 0, the
-    /// port discards no packets.
+    /// Maximum number of waiting packets per worker, if a rate is set. If more packets wait, the
+    /// port discards the oldest packets and counts them as missed. With 0, the port discards no
+    /// packets.
     pub queue_packets: u32,
     /// Number of packets to generate, or 0 for no limit.
     pub packets: u64,
@@ -73,12 +72,10 @@ pub struct Config {
     pub time: Time,
     /// Whether the port computes a digest of all packets that are sent to it.
     pub digest: bool,
-    /// Whether each generated packet contains its sequence number and the time of its generation. A
-    /// port with this setting updates its statistics of loss, order and latency for each such
-    /// packet that it sends.
+    /// Whether each generated packet contains its sequence number and the time of its generation.
+    /// The port also evaluates such packets when it sends them, and counts loss, order and latency.
     pub probe: bool,
-    /// State that all ports with `probe = true` share during one run. The program that opens the
-    /// ports creates it.
+    /// State that all ports with `probe = true` share during one run of the program.
     #[serde(skip)]
     pub probes: Option<Probes>,
 }
@@ -107,17 +104,16 @@ pub enum Transport {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum PayloadKind {
-    /// Random bytes. The first four bytes differ between packets. All other bytes are copied from
-    /// 64 KiB of random data.
+    /// Random bytes. The first four bytes differ between packets. All other bytes are copied from a
+    /// 64 KiB block of random data.
     Random,
     /// The payload consists of zeros.
     Zero,
-    /// Random bytes, with a pattern at a random position in some packets. All patterns that fit in
-    /// the payload are equally likely. If no pattern fits, the packet contains none. Short patterns
-    /// may also occur by chance.
+    /// Random bytes, with a pattern at a random position in some packets. All patterns that fit
+    /// into the payload are equally likely. Short patterns may also occur by chance.
     Pattern,
-    /// Bytes that the buffer already contained. The port writes no payload, so a benchmark does not
-    /// measure the time for writing it.
+    /// Bytes that the buffer already contained. A benchmark then does not measure the time to write
+    /// the payload.
     ///
     /// This kind is possible only with UDP over IPv4 without a checksum (RFC 768). The packets
     /// differ between runs.
@@ -128,8 +124,8 @@ pub enum PayloadKind {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Time {
-    /// Time of the machine's clock. If a rate is set, a packet has the time at which it was due.
-    /// Otherwise, it has the time at which its batch was generated.
+    /// Time of the system clock. With a rate, it is the time at which the packet was due.
+    /// Otherwise, it is the time at which its batch was generated.
     Clock,
     /// Time computed from the rate, without a clock. With `rate = "max"`, packets are 1 ns apart.
     /// The times are the same in every run.
@@ -167,8 +163,8 @@ impl Default for Config {
 }
 
 impl Config {
-    /// Makes relative paths absolute. They are relative to `directory`, which contains the
-    /// configuration file.
+    /// Makes relative paths absolute. `directory` is the folder that contains the configuration
+    /// file.
     pub fn resolve(&mut self, directory: &Path) {
         for path in [&mut self.patterns, &mut self.load].into_iter().flatten() {
             *path = directory.join(&*path);

@@ -1,14 +1,14 @@
-//! Random numbers that are computed from a position in a sequence. The random numbers for packet
-//! `k` do not depend on the numbers for other packets.
+//! Random numbers that are computed from a position in a sequence. The numbers for one packet do
+//! not depend on the numbers for other packets.
 
 use std::net::IpAddr;
 
 use super::units::{Prefix, Size, Span};
 
-/// Returns the random number at `position` in the sequence with the seed `seed`.
+/// Returns the random number at `position` in the sequence of `seed`.
 ///
-/// The algorithm is SplitMix64 (Steele, Lea, Flood, OOPSLA '14, figure 15). It can compute the
-/// number at any position without the numbers before it.
+/// The algorithm is SplitMix64 (Steele, Lea, Flood, OOPSLA '14, figure 15). It computes a number at
+/// any position without the numbers before it.
 #[inline(always)]
 pub(super) fn draw(seed: u64, position: u64) -> u64 {
     let z = seed.wrapping_add(position.wrapping_add(1).wrapping_mul(0x9e37_79b9_7f4a_7c15));
@@ -17,8 +17,8 @@ pub(super) fn draw(seed: u64, position: u64) -> u64 {
     z ^ (z >> 31)
 }
 
-/// Maps 32 random bits to an integer from 0 to `count` - 1 (Lemire, ACM TOMACS 2019). The function
-/// omits the rejection step of the algorithm, so the result has a bias below `count` / 2^32.
+/// Maps 32 random bits to an integer from 0 to `count` - 1 (Lemire, ACM TOMACS 2019). Omits the
+/// rejection step of the algorithm, so the result has a bias below `count` / 2^32.
 #[inline(always)]
 pub(super) fn below(random: u32, count: u32) -> u32 {
     ((u64::from(random) * u64::from(count)) >> 32) as u32
@@ -45,8 +45,8 @@ impl Draws {
         span.min + below(self.next() as u32, count) as u16
     }
 
-    /// Returns a random address of the prefix. An IPv4 address is in the first 4 bytes of the
-    /// result. An IPv6 address fills all 16 bytes.
+    /// Returns a random address of the prefix. An IPv4 address fills the first 4 bytes of the
+    /// result, and an IPv6 address fills all 16 bytes.
     pub(super) fn address(&mut self, prefix: &Prefix) -> [u8; 16] {
         let length_bits = u32::from(prefix.length_bits);
         let mut bytes = [0; 16];
@@ -66,7 +66,7 @@ impl Draws {
     }
 }
 
-/// Distribution of frame lengths. A random number selects a length from it.
+/// Distribution of frame lengths.
 #[derive(Clone, Debug)]
 pub(super) enum Shares {
     Fixed(u16),
@@ -74,14 +74,14 @@ pub(super) enum Shares {
         min: u16,
         count: u32,
     },
-    /// Pairs of a limit and a length, sorted by limit. A random number selects the first length
-    /// whose limit is above the number.
+    /// Pairs of a limit and a frame length, sorted by limit. A random number selects the first
+    /// length whose limit is above it.
     Mix([(u32, u16); 3]),
 }
 
 impl Shares {
-    /// Creates the distribution of the frame lengths in `size`. A length below `headers_bytes` is
-    /// increased to `headers_bytes`.
+    /// Creates the distribution of the frame lengths in `size`. A length below `headers_bytes`
+    /// becomes `headers_bytes`.
     pub(super) fn new(size: &Size, headers_bytes: u16) -> Self {
         let Some(shares) = size.shares() else {
             let (min, max) = size.bounds();

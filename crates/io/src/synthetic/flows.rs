@@ -1,5 +1,5 @@
 //! Flows that a worker generates. All packets of a flow have the same addresses and ports. Each
-//! flow is assigned to one worker.
+//! flow belongs to one worker.
 
 use std::collections::HashSet;
 use std::net::IpAddr;
@@ -15,18 +15,17 @@ use super::schedule::Schedule;
 use super::units::{Prefix, Span};
 use crate::Error;
 
-/// Headers of one flow, generated in advance. The struct fills one cache line.
+/// Headers of one flow, generated in advance. The struct fills one cache line. If all packets have
+/// the same length, the headers are complete for a payload of zeros. Any other payload changes only
+/// the transport checksum.
 ///
-/// If all packets have the same length, the headers are complete for a packet whose payload is
-/// zero. For another payload, only the transport checksum must be changed.
-///
-/// If lengths differ, the length fields and the checksum fields are 0, and the partial checksums in
-/// `sums` exclude them.
+/// If lengths differ, the length fields and the checksum fields are 0. The partial checksums in
+/// `sums` exclude these fields.
 #[derive(Clone, Copy, Debug)]
 #[repr(align(64))]
 pub(super) struct Flow {
-    /// First bytes of the headers. For UDP over IPv4, all headers fit here. Otherwise, a [`Tail`]
-    /// contains the remaining header bytes.
+    /// First bytes of the headers. If the headers are longer, a [`Tail`] contains the other header
+    /// bytes.
     pub(super) head: [u8; HEAD_BYTES],
     pub(super) flow_hash: u32,
     pub(super) sums: Sums,
@@ -57,12 +56,13 @@ pub(super) enum Flows {
     Random(FlowMaker),
 }
 
-/// Flows of one worker that are generated in advance. They are divided into groups, one for each
-/// hash bucket that is assigned to the worker.
+/// Flows of one worker that are generated in advance. Each group of flows belongs to one hash
+/// bucket of the worker.
 #[derive(Debug)]
 pub(super) struct PreparedFlows {
     flows: Vec<Flow>,
-    /// Remaining header bytes of each flow. The list is empty if all headers fit in the flows.
+    /// Header bytes of each flow after the first [`HEAD_BYTES`] bytes. The list is empty if no flow
+    /// has such bytes.
     tails: Vec<Tail>,
     /// Flows for each pair of a group and a traffic class. The index is `group * classes + class`.
     groups: Vec<Group>,
@@ -70,7 +70,7 @@ pub(super) struct PreparedFlows {
     classes: usize,
 }
 
-/// Range of flows with consecutive indices. It contains at least one flow.
+/// Nonempty range of flows with consecutive indices.
 #[derive(Clone, Copy, Debug)]
 struct Group {
     first: u32,
@@ -78,7 +78,6 @@ struct Group {
 }
 
 impl PreparedFlows {
-    /// Adds the flows that belong to one group and one traffic class.
     fn push(&mut self, flows: Vec<NewFlow>, has_tails: bool) {
         self.groups.push(Group { first: self.flows.len() as u32, count: flows.len() as u32 });
         self.flows.extend(flows.iter().map(|new_flow| new_flow.flow));
@@ -87,22 +86,22 @@ impl PreparedFlows {
         }
     }
 
-    /// Fills gaps where a traffic class has no flow in a group. Packets of the class then use the
-    /// flows of another class in the same group.
+    /// Fills groups that have no flow of a traffic class. Packets of the class then use a flow of
+    /// another class in the group.
     fn fill_empty(&mut self, group: usize) {
         let classes = &mut self.groups[group * self.classes..];
         let Some(other) = classes.iter().copied().find(|class| class.count > 0) else { return };
         classes.iter_mut().filter(|class| class.count == 0).for_each(|class| *class = other);
     }
 
-    /// Returns the index of a random flow in the group. All flows of the group are equally likely.
+    /// Returns the index of a random flow in the group. All flows are equally likely.
     #[inline(always)]
     pub(super) fn index(&self, group: usize, random: u64) -> u32 {
         let Group { first, count } = self.groups[group];
         first + below(random as u32, count)
     }
 
-    /// Returns the index of a random flow that belongs to the given traffic class in the group.
+    /// Returns the index of a random flow of a traffic class in the group.
     #[inline(always)]
     pub(super) fn index_of_class(&self, group: usize, class: usize, random: u64) -> u32 {
         self.index(group * self.classes + class, random)
@@ -113,15 +112,14 @@ impl PreparedFlows {
         &self.flows[index as usize]
     }
 
-    /// Returns the remaining header bytes of a flow. This is valid only if the headers are longer
-    /// than [`HEAD_BYTES`].
+    /// Returns the header bytes of a flow after the first [`HEAD_BYTES`] bytes. The headers must be
+    /// longer than [`HEAD_BYTES`].
     #[inline(always)]
     pub(super) fn tail(&self, index: u32) -> &Tail {
         &self.tails[index as usize]
     }
 
-    /// Prefetches a flow into the cache. Thousands of flows do not stay in the private caches of
-    /// the core.
+    /// Prefetches a flow into the cache.
     #[inline(always)]
     pub(super) fn prefetch(&self, index: u32) {
         #[cfg(target_arch = "x86_64")]
@@ -136,8 +134,8 @@ impl PreparedFlows {
 
 impl Flows {
     /// Creates the flows of a worker, and the schedule of its packets. `frame_bytes` is the length
-    /// of all packets, or `None` if lengths differ. The function creates the configured number of
-    /// flows for each class in `classes`.
+    /// of all packets, or `None` if lengths differ. Each class in `classes` gets the configured
+    /// number of flows.
     pub(super) fn new(
         config: &Config,
         shape: Shape,
@@ -158,15 +156,13 @@ impl Flows {
             _ => classes.iter().map(|class| maker(&class.apply(config))).collect(),
         };
         let mut seen = HashSet::with_capacity(config.flows * makers.len());
-        // All workers generate the same list of flows, and each worker keeps only its part of the
-        // list.
+        // All workers generate the same list of flows. Each worker keeps only its own flows.
         let mut own: Vec<Vec<NewFlow>> = (0..BUCKETS * makers.len()).map(|_| Vec::new()).collect();
         let mut counts = [0; BUCKETS];
         for (class, maker) in makers.iter().enumerate() {
             let seed = draw(config.seed, u64::MAX / 3 - class as u64);
-            // The random numbers may produce the same flow more than once. If the prefixes and
-            // ports permit too few different flows, the function fails after a limited number of
-            // attempts.
+            // Random numbers may produce the same flow more than once. The number of attempts is
+            // limited, because the configuration may permit too few different flows.
             let mut attempts = 0..64 * (config.flows as u64 + 64);
             while seen.len() < config.flows * (class + 1) {
                 let attempt = attempts.next().ok_or_else(|| {
@@ -277,7 +273,7 @@ impl FlowMaker {
         headers[transport_at + 2..transport_at + 4].copy_from_slice(&ports[1].to_be_bytes());
         let mut sums = self.shape.sums(&headers);
 
-        // Only the headers determine the worker, as in a NIC, so this frame needs no payload.
+        // A NIC selects the worker by the headers only, so this frame needs no payload.
         let mut frame = headers;
         self.shape.set_lengths(sums, self.shape.headers_bytes() as u16, &mut frame);
         let frame = &frame[..self.shape.headers_bytes()];

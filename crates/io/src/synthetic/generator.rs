@@ -1,5 +1,5 @@
-//! Generates packets. For each packet, it selects a flow and a length, copies the headers of the
-//! flow, and fills in the remaining fields.
+//! Generates packets. Each packet gets a flow, a length, the headers of the flow, and the remaining
+//! fields.
 
 use std::sync::Arc;
 
@@ -17,7 +17,7 @@ use super::schedule::{Cursor, Schedule};
 use super::units::Rate;
 use crate::{Error, PortCounters};
 
-/// Times at which packets are due. The schedule counts packets or bits, depending on
+/// Times at which packets are due. The unit is a packet or a bit, according to
 /// [`Generator::units_per`].
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Pace {
@@ -38,7 +38,7 @@ impl Pace {
         if self.unit_ns == 0.0 {
             return self.start_ns;
         }
-        // `unit` may be below `first` for unused entries of a block, whose times are never read.
+        // For unused entries of a block, `unit` may be below `first`. Their times are never read.
         self.start_ns.wrapping_add((unit.wrapping_sub(self.first) as f64 * self.unit_ns) as u64)
     }
 }
@@ -46,7 +46,7 @@ impl Pace {
 /// Reason for which [`Generator::fill`] stopped.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Stop {
-    /// The requested number of packets was generated, or the maximum number was examined.
+    /// All requested packets were generated, or the maximum number of packets was examined.
     Enough,
     /// No packet buffer is free.
     RegionFull,
@@ -56,28 +56,28 @@ pub(super) enum Stop {
     Ended,
 }
 
-/// Generates the packets of one worker. A program can use it without a port.
+/// Generates the packets of one worker. A program can use the generator without a port.
 #[derive(Debug)]
 pub struct Generator {
     shape: Shape,
     lengths: Lengths,
-    /// Whether the prepared headers contain the length fields. They do if all packets have the same
-    /// length.
+    /// Whether the prepared headers contain the length fields. This is true if all packets have the
+    /// same length.
     has_lengths: bool,
     flows: Flows,
     payload: Payload,
-    /// Whether all packets of a flow have the same headers, which are then prepared completely.
-    /// This requires packets of equal length, and a payload that is constant or has no checksum.
+    /// Whether all packets of a flow have the same headers. This requires packets of equal length,
+    /// and a payload that is constant or has no checksum.
     is_one_frame: bool,
     seed: u64,
     port: u8,
     worker: usize,
     schedule: Schedule,
-    /// Position in the schedule of the next packet that may belong to this worker.
+    /// Position in the schedule from which the search for the worker's next packet continues.
     at: Cursor,
     sequence_end: u64,
-    /// Sequence number at which the frame lengths or the proportions of traffic classes change
-    /// next. If they do not change any more, it is the end of the sequence.
+    /// Sequence number at which the frame lengths or the class proportions change next. After the
+    /// last change, it is the end of the sequence.
     until: u64,
     units_per: UnitsPer,
     load: Option<Load>,
@@ -88,13 +88,13 @@ pub struct Generator {
 #[derive(Debug)]
 struct Load {
     program: Arc<Program>,
-    /// Frame lengths for each value of `size` in the load program. The entry for the current value
-    /// is `None`, because its lengths are stored in the generator.
+    /// Frame lengths for each `size` in the load program. The entry of the current size is `None`,
+    /// because the generator has taken its lengths.
     lengths: Vec<Option<Lengths>>,
     /// Index of the frame lengths that are in use.
     size: usize,
     /// One limit for each traffic class. A packet belongs to the first class whose limit is above
-    /// the packet's random number. The list is empty if there are no classes.
+    /// its random number. The list is empty if there are no classes.
     limits: Vec<u32>,
 }
 
@@ -104,8 +104,7 @@ enum UnitsPer {
     Bit,
 }
 
-/// Arguments of [`Generator::fill_prepared`]. The generic constants give the IP version, the
-/// transport protocol, and the number of header bytes to copy.
+/// Arguments of [`Generator::fill_prepared`].
 struct FillPrepared<'a, const V6: bool, const TCP: bool, const COPY: usize> {
     generator: &'a mut Generator,
     region: &'a mut Region,
@@ -123,17 +122,15 @@ impl<const V6: bool, const TCP: bool, const COPY: usize> Vectorized for FillPrep
     }
 }
 
-/// Number of packets in a block. The flows of all packets of a block are selected before the first
-/// packet is written. A block is large enough to hide the time of a memory access, and small enough
-/// for the L1 cache.
+/// Number of packets in a block. The generator selects the flows of all packets of a block before
+/// it writes the first packet. The size hides the time of a memory access, and a block fits into
+/// the L1 cache.
 const BLOCK_PACKETS: usize = 32;
 
-/// Constant that is combined with the seed. It makes the random numbers for classes independent of
-/// the random numbers for flows.
+/// Constant that makes the random numbers for classes independent of the random numbers for flows.
 const CLASS_SEED: u64 = 0x3c6e_f372_fe94_f82b;
 
-/// Number of packets of the next block whose lengths are computed while a block is written. Their
-/// buffers can be prefetched, because the lengths determine the addresses.
+/// Number of packets of the next block whose buffers are prefetched while a block is written.
 const NEXT_PACKETS: usize = Region::FETCHED_AHEAD_PACKETS;
 
 impl Generator {
@@ -181,7 +178,7 @@ impl Generator {
 
     /// Appends up to `packets` packets to the batch and returns their number.
     ///
-    /// Fewer packets are appended if no buffer is free, if the sequence has ended, or if nearly all
+    /// Appends fewer packets if no buffer is free, if the sequence has ended, or if nearly all
     /// packets belong to other workers.
     pub fn fill(&mut self, region: &mut Region, batch: &mut Batch, packets: usize) -> usize {
         let before = batch.len();
@@ -189,8 +186,8 @@ impl Generator {
         batch.len() - before
     }
 
-    /// Appends packets that are due. With a load program, the packets of each segment of the
-    /// program are generated by a separate call.
+    /// Appends packets that are due. With a load program, each segment of the program takes a
+    /// separate call.
     pub(super) fn fill_paced(&mut self, region: &mut Region, batch: &mut Batch, packets: usize, pace: &Pace) -> Stop {
         let Some(program) = self.program() else { return self.fill_segment(region, batch, packets, pace) };
         let full = batch.len() + packets;
@@ -211,8 +208,6 @@ impl Generator {
         }
     }
 
-    /// Switches to the frame lengths and the class proportions of another segment of the load
-    /// program.
     fn enter(&mut self, position: &Position<'_>) {
         let Some(load) = &mut self.load else { return };
         self.until = self.sequence_end.min(position.end);
@@ -233,8 +228,8 @@ impl Generator {
 
     fn fill_segment(&mut self, region: &mut Region, batch: &mut Batch, packets: usize, pace: &Pace) -> Stop {
         use {IpVersion::*, Transport::*};
-        // There is a separate loop for each combination of IP version and transport protocol. In
-        // each loop, all header offsets are constants.
+        // Each combination of IP version and transport protocol has a separate loop, in which all
+        // header offsets are constants.
         match (self.shape.ip, self.shape.transport) {
             (V4, Udp) => self.fill_as::<false, false, 48>(region, batch, packets, pace),
             (V4, Tcp) => self.fill_as::<false, true, 64>(region, batch, packets, pace),
@@ -243,8 +238,8 @@ impl Generator {
         }
     }
 
-    /// Appends packets that all have the same IP version and transport protocol. `COPY` is the
-    /// length of the headers, rounded up to a size that is cheap to copy.
+    /// Appends packets of one IP version and transport protocol. `COPY` is the length of the
+    /// headers, rounded up to a size that is cheap to copy.
     fn fill_as<const V6: bool, const TCP: bool, const COPY: usize>(
         &mut self,
         region: &mut Region,
@@ -260,9 +255,9 @@ impl Generator {
         }
     }
 
-    /// Appends packets of the prepared flows. It first selects and prefetches the flows for a block
-    /// of packets, and then writes these packets. Each step is a short loop, so the processor can
-    /// work on several packets at once.
+    /// Appends packets of the prepared flows. Selects and prefetches the flows for a block of
+    /// packets, and then writes these packets. Each step is a short loop, so the processor can work
+    /// on several packets at once.
     #[inline(always)]
     fn fill_prepared<const V6: bool, const TCP: bool, const COPY: usize>(
         &mut self,
@@ -277,22 +272,20 @@ impl Generator {
         let (frame_bytes_max, steps, fixed_bytes) =
             (region.frame_bytes_max(), self.schedule.steps(), self.lengths.fixed());
         let (mut at, mut counters) = (self.at, self.counters);
-        // If possible, check only whether the last packet of a block is due, because all earlier
-        // packets are then due too. This requires a rate in packets, no packet that is too long,
-        // and no traffic classes.
+        // If the last packet of a block is due, all earlier packets are due too. One check is then
+        // enough. This requires a rate in packets, no packet that is too long, and no traffic
+        // classes.
         let is_plain = self.units_per == UnitsPer::Packet
             && usize::from(self.lengths.longest()) <= frame_bytes_max
             && limits.is_empty();
         // Random number and flow index of each packet of the block.
         let (mut randoms, mut indices) = ([0; BLOCK_PACKETS], [0; BLOCK_PACKETS]);
-        // Number of packets that were examined before each packet of the block, including packets
-        // that are too long.
+        // Number of packets that the loop examined before each packet of the block, including
+        // packets that are too long.
         let mut before: [usize; BLOCK_PACKETS] = std::array::from_fn(|packet| packet);
         let mut lengths = [fixed_bytes.unwrap_or(0); BLOCK_PACKETS + NEXT_PACKETS];
         let mut stamps = [Stamp::default(); BLOCK_PACKETS];
         let payload_at = const { shape::<V6, TCP>().headers_bytes() };
-        // Length of the payload in bytes, if all packets have the same length and a payload of
-        // zeros.
         let zeros = fixed_bytes.filter(|_| self.payload.is_zero()).map(|bytes| usize::from(bytes) - payload_at);
         let mut left = packets;
         let mut stop = Stop::Enough;
@@ -312,7 +305,7 @@ impl Generator {
                     *random = sequence;
                 }
                 self.lengths.of_slots(at.round_start, known, &mut lengths);
-                // This loop is separate, so that the compiler can vectorize it.
+                // A separate loop permits the compiler to vectorize it.
                 randoms[..slots.len()].iter_mut().for_each(|random| *random = draw(seed, *random));
                 for ((slot, &random), index) in slots.iter().zip(&randoms).zip(&mut indices) {
                     *index = flows.index(slot.group.into(), random);
@@ -356,8 +349,7 @@ impl Generator {
             left -= examined;
             let (lengths, next) = (&lengths[..count], &lengths[next]);
             let generated = if self.is_one_frame && COPY <= HEAD_BYTES {
-                // The prepared flow contains the complete frame except for the payload, which
-                // consists of zeros.
+                // The prepared flow contains the complete frame except for its payload of zeros.
                 region.allocate_each(lengths, next, &mut batch.descriptors, |packet, descriptor, out| {
                     let flow = flows.get(indices[packet % BLOCK_PACKETS]);
                     (descriptor.port, descriptor.flow_hash) = (port, flow.flow_hash);
@@ -376,7 +368,6 @@ impl Generator {
                 })
             };
             if generated < count {
-                // The next packet is the first packet for which no buffer was free.
                 stop = Stop::RegionFull;
                 examined = before[generated];
             }
@@ -389,8 +380,8 @@ impl Generator {
         stop
     }
 
-    /// Appends packets with random addresses. Each packet belongs to a new flow. The function skips
-    /// packets that belong to other workers.
+    /// Appends packets with random addresses. Each packet belongs to a new flow. Skips packets of
+    /// other workers.
     fn fill_random<const V6: bool, const TCP: bool, const COPY: usize>(
         &mut self,
         region: &mut Region,
@@ -403,8 +394,7 @@ impl Generator {
         let (frame_bytes_max, steps) = (region.frame_bytes_max(), self.schedule.steps());
         let (mut at, mut counters) = (self.at, self.counters);
         let mut stop = Stop::Enough;
-        // The number of examined packets is limited. Otherwise, the call would take long if most
-        // packets belong to other workers.
+        // The limit bounds the time of the call if most packets belong to other workers.
         for _ in 0..packets.saturating_mul(16) {
             if batch.len() == full {
                 break;
@@ -446,8 +436,8 @@ impl Generator {
         stop
     }
 
-    /// Writes a frame of `frame_bytes` bytes to the beginning of `out`. The function may also
-    /// overwrite the bytes after the frame.
+    /// Writes a frame of `frame_bytes` bytes to the beginning of `out`. May also overwrite the
+    /// bytes after the frame.
     #[inline(always)]
     fn emit<const V6: bool, const TCP: bool, const COPY: usize>(
         &self,
@@ -461,8 +451,7 @@ impl Generator {
         let payload = shape.headers_bytes();
         let payload_bytes = usize::from(frame_bytes) - payload;
         if out.len() < COPY {
-            // `out` is too short for a copy of fixed size. The headers are therefore built in a
-            // local array first.
+            // `out` is too short for a copy of fixed size. A local array holds the headers first.
             let mut headers = headers::<COPY>(flow, tail);
             let payload_sum = self.payload.emit(random, payload_bytes, &mut out[payload..]);
             self.finish(shape, flow, frame_bytes, payload_sum, &mut headers);
@@ -480,8 +469,8 @@ impl Generator {
         }
     }
 
-    /// Writes the lengths and checksums that the headers of the flow do not contain. If packets
-    /// have no checksum, the checksum field stays 0.
+    /// Writes the lengths and checksums of the packet into its headers. Without checksums, the
+    /// checksum field stays 0.
     #[inline(always)]
     fn finish<const COPY: usize>(
         &self,
@@ -501,8 +490,7 @@ impl Generator {
     }
 
     /// Skips the oldest packets until at most `units` packets or bits wait. `due` is the total
-    /// number of packets or bits that are due. The function counts the skipped packets of this
-    /// worker as missed.
+    /// number of packets or bits that are due. Counts the skipped packets of this worker as missed.
     pub(super) fn miss(&mut self, due: u64, units: u64) {
         let steps = self.schedule.steps();
         while self.at.sequence < self.sequence_end {
@@ -522,7 +510,7 @@ impl Generator {
         }
     }
 
-    /// Returns the average number of units per packet. A unit is a packet or a bit.
+    /// Returns the average number of units per packet, where a unit is a packet or a bit.
     pub(super) fn units_mean(&self) -> f64 {
         match self.units_per {
             UnitsPer::Packet => 1.0,
@@ -530,7 +518,7 @@ impl Generator {
         }
     }
 
-    /// Returns the sequence number of the next packet, or `u64::MAX` if there are no more packets.
+    /// Returns the sequence number of the next packet, or `u64::MAX` after the last packet.
     pub fn sequence_next(&self) -> u64 {
         if self.at.sequence >= self.sequence_end { u64::MAX } else { self.at.sequence }
     }
@@ -541,7 +529,6 @@ impl Generator {
     }
 }
 
-/// Returns the traffic class of the packet with the number `sequence`.
 #[inline(always)]
 fn class(seed: u64, sequence: u64, limits: &[u32]) -> usize {
     let random = draw(seed ^ CLASS_SEED, sequence) as u32;
@@ -556,8 +543,8 @@ const fn shape<const V6: bool, const TCP: bool>() -> Shape {
     }
 }
 
-/// Copies the headers of a flow without a [`Tail`] to `out`. The function may also overwrite the
-/// bytes after the headers.
+/// Copies the headers of a flow without a [`Tail`] to `out`. May also overwrite the bytes after the
+/// headers.
 #[inline(always)]
 fn copy_head<const COPY: usize>(flow: &Flow, out: &mut [u8]) {
     match (out.first_chunk_mut::<COPY>(), flow.head.first_chunk::<COPY>()) {
@@ -566,16 +553,16 @@ fn copy_head<const COPY: usize>(flow: &Flow, out: &mut [u8]) {
     }
 }
 
-/// Copies the first header bytes of a flow to a buffer that is too short for a copy of fixed size.
+/// Copies the first header bytes of a flow to a short buffer.
 #[inline(never)]
 fn copy_short(flow: &Flow, out: &mut [u8]) {
     out.iter_mut().zip(&flow.head).for_each(|(out, byte)| *out = *byte);
 }
 
-/// Writes a payload of zeros. The function may also overwrite the bytes after the payload.
+/// Writes a payload of zeros. May also overwrite the bytes after the payload.
 ///
-/// A short payload is written with stores of a fixed size. With a single branch for all lengths,
-/// the compiler would emit a function call, which takes 26 instructions per packet.
+/// A short payload is written with stores of a fixed size, because a function call would take 26
+/// instructions per packet.
 #[inline(always)]
 fn zero_payload(out: &mut [u8], at: usize, bytes: usize) {
     match out.get_mut(at..).and_then(|payload| payload.first_chunk_mut::<STEP_BYTES>()) {

@@ -1,5 +1,4 @@
-//! Headers of generated packets. Some of their fields depend on the length and the payload of the
-//! packet.
+//! Headers of generated packets.
 
 use super::config::{Config, IpVersion, Transport};
 
@@ -17,12 +16,11 @@ pub(super) struct Shape {
 }
 
 /// Partial checksums over the headers of a flow. They are one's complement sums whose carries are
-/// not added to the low 16 bits yet.
+/// not added yet.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Sums {
     /// Sum of the 16-bit words of the IPv4 header.
     pub(super) ip: u32,
-    /// Sum of the 16-bit words of the pseudo header and of the transport header.
     pub(super) transport: u32,
 }
 
@@ -71,7 +69,7 @@ impl Shape {
         }
     }
 
-    /// Returns headers in which all fields that are equal in all packets are set.
+    /// Returns headers with all fields that are equal in all packets.
     pub(super) fn headers(self, config: &Config) -> [u8; HEADERS_BYTES_MAX] {
         let mut headers = [0; HEADERS_BYTES_MAX];
         headers[..6].copy_from_slice(&config.destination_mac.0);
@@ -80,8 +78,8 @@ impl Shape {
         match self.ip {
             IpVersion::V4 => {
                 headers[12..14].copy_from_slice(&[0x08, 0x00]);
-                // Set the version, the header length and the Don't Fragment flag. With this flag,
-                // the identification field may be 0 (RFC 6864, section 4.1).
+                // Set the version, the header length and the Don't Fragment flag. This flag permits
+                // an identification field of 0 (RFC 6864, section 4.1).
                 headers[14] = 0x45;
                 headers[20] = 0x40;
                 headers[22] = HOPS;
@@ -102,8 +100,8 @@ impl Shape {
         headers
     }
 
-    /// Returns the partial checksums of headers that contain addresses and ports. The length fields
-    /// and the checksum fields must be 0.
+    /// Returns the partial checksums of `headers`, which contain addresses and ports. The length
+    /// fields and the checksum fields must be 0.
     pub(super) fn sums(self, headers: &[u8; HEADERS_BYTES_MAX]) -> Sums {
         // The pseudo header contains the protocol number as the low byte of a big-endian 16-bit
         // word (RFC 768; RFC 8200, section 8.1).
@@ -116,7 +114,7 @@ impl Shape {
     }
 
     /// Writes the length fields and the IPv4 checksum. Returns the sum for the transport checksum,
-    /// including the lengths.
+    /// including the length fields.
     #[inline(always)]
     pub(super) fn set_lengths<const N: usize>(self, sums: Sums, frame_bytes: u16, headers: &mut [u8; N]) -> u32 {
         let transport = self.transport_at();
@@ -158,15 +156,14 @@ impl Shape {
     }
 }
 
-/// Returns the one's complement sum of 16-bit words in the byte order of the machine. The carries
-/// are not added to the low 16 bits. `bytes` has an even length and is at most as long as the
-/// headers of a packet.
+/// Returns the one's complement sum of the 16-bit words in the machine's byte order. The carries
+/// are not added yet. `bytes` has an even length of at most the headers of a packet.
 fn sum(bytes: &[u8]) -> u32 {
     bytes.chunks_exact(2).map(|word| u32::from(u16::from_ne_bytes([word[0], word[1]]))).sum()
 }
 
 /// Adds the carries to the low 16 bits of a one's complement sum (RFC 1071, section 1). `sum` is
-/// below 2^40, because it is the sum of at most 2^16 words and lengths.
+/// below 2^40.
 #[inline(always)]
 fn fold(sum: u64) -> u16 {
     debug_assert!(sum < 1 << 40);

@@ -1,13 +1,13 @@
-//! Lengths of the frames in a sequence of packets. The lengths repeat in a shuffled cycle that
-//! contains each length in the configured proportion. The cycle makes it cheap to compute the total
-//! length of all packets before a given packet.
+//! Lengths of the frames in a sequence of packets. The lengths repeat in a shuffled cycle, which
+//! contains each length in the configured proportion. The total length of all packets before a
+//! given packet is therefore cheap to compute.
 
 use super::draw::{Shares, draw};
 use super::schedule::{Slot, shuffle};
 use super::units::Size;
 
-/// Number of packets after which the lengths repeat. The number is prime, and larger than the
-/// number of packets after which the schedule repeats. The two periods therefore do not coincide.
+/// Number of packets after which the lengths repeat. This number is prime, and larger than the
+/// period of the schedule. The two periods therefore do not coincide.
 const CYCLE_PACKETS: usize = 16519;
 
 /// Frame lengths of all packets in a sequence.
@@ -22,22 +22,22 @@ pub(super) enum Lengths {
 #[derive(Debug)]
 pub(super) struct Cycle {
     bytes: Vec<u16>,
-    /// Total length in bytes of all packets that precede each packet in the cycle.
+    /// Total length in bytes of all earlier packets of the cycle, for each packet.
     before: Vec<u32>,
     total_bytes: u64,
     longest: u16,
 }
 
 impl Lengths {
-    /// Creates the frame lengths of a sequence of packets. A length below `headers_bytes` is
-    /// increased to `headers_bytes`.
+    /// Creates the frame lengths of a packet sequence. A length below `headers_bytes` becomes
+    /// `headers_bytes`.
     pub(super) fn new(seed: u64, size: &Size, headers_bytes: u16) -> Self {
         let shares = Shares::new(size, headers_bytes);
         if let Shares::Fixed(bytes) = shares {
             return Self::Fixed(bytes);
         }
-        // Use the midpoints of equal intervals instead of random numbers, to obtain the exact
-        // proportion of each length.
+        // The midpoints of equal intervals replace random numbers. Each length therefore gets its
+        // exact proportion.
         let random = |packet: usize| (((2 * packet as u64 + 1) << 31) / CYCLE_PACKETS as u64) as u32;
         let mut bytes: Vec<u16> = (0..CYCLE_PACKETS).map(|packet| shares.pick(random(packet))).collect();
         shuffle(draw(seed, u64::MAX / 5), &mut bytes);
@@ -48,7 +48,6 @@ impl Lengths {
         Self::Cycle(Box::new(Cycle { bytes, before, total_bytes, longest }))
     }
 
-    /// Returns the length of all packets in bytes, or `None` if the lengths differ.
     pub(super) fn fixed(&self) -> Option<u16> {
         match self {
             Self::Fixed(bytes) => Some(*bytes),
@@ -56,7 +55,6 @@ impl Lengths {
         }
     }
 
-    /// Returns the length in bytes of the packet with the number `sequence`.
     #[inline(always)]
     pub(super) fn bytes(&self, sequence: u64) -> u16 {
         match self {
@@ -73,12 +71,13 @@ impl Lengths {
         }
     }
 
-    /// Writes the lengths of the packets at the positions `slots`, which count from the packet
-    /// `round_start`, to `lengths`. If all packets have the same length, `lengths` is not changed.
+    /// Writes the lengths of packets to `lengths`. `slots` contains the distances of the packets
+    /// from the packet `round_start`. If all packets have the same length, `lengths` is not
+    /// changed.
     #[inline(always)]
     pub(super) fn of_slots(&self, round_start: u64, slots: &[Slot], lengths: &mut [u16]) {
         let Self::Cycle(cycle) = self else { return };
-        // All positions are below the length of the cycle, so one division is sufficient for all
+        // All positions are below the cycle length. One division is therefore enough for all
         // packets.
         let first = (round_start % CYCLE_PACKETS as u64) as usize;
         for (length, slot) in lengths.iter_mut().zip(slots) {
@@ -87,8 +86,6 @@ impl Lengths {
         }
     }
 
-    /// Returns the total length in bytes of all packets before the packet with the number
-    /// `sequence`.
     #[inline(always)]
     pub(super) fn bytes_before(&self, sequence: u64) -> u64 {
         match self {

@@ -1,10 +1,10 @@
 //! Payload of generated packets, and its checksum.
 //!
-//! Random payload is copied from a pool of random bytes that is created once. The checksum of any
-//! part of the pool is computed with two table lookups.
+//! Random payload is copied from a fixed pool of random bytes. Two table lookups give the checksum
+//! of any part of the pool.
 //!
-//! Checksums are one's complement sums of 16-bit words in the byte order of the machine. The byte
-//! order does not affect such a sum (RFC 1071, section 2 B).
+//! Checksums are one's complement sums of 16-bit words in the machine's byte order. The byte order
+//! does not affect such a sum (RFC 1071, section 2 B).
 
 use std::path::Path;
 
@@ -12,15 +12,14 @@ use super::config::{Config, PayloadKind};
 use super::draw::{below, draw};
 use crate::Error;
 
-/// Number of positions in the pool at which a payload can start. Positions are multiples of 16
-/// bits.
+/// Number of possible start positions of a payload in the pool. Positions are multiples of 16 bits.
 const STARTS: u32 = 32 << 10;
 
-/// Maximum length of a payload in bytes. No packet buffer holds a longer frame.
+/// Maximum length of a payload in bytes. A packet buffer cannot hold a longer frame.
 const PIECE_BYTES_MAX: usize = 16 << 10;
 
-/// Number of bytes that are copied for a short payload, independent of its length. It covers the
-/// payload of a 60-byte frame.
+/// Number of bytes that are copied for any short payload. It is enough for the payload of a 60-byte
+/// frame.
 pub(super) const STEP_BYTES: usize = 32;
 
 #[derive(Debug)]
@@ -29,14 +28,14 @@ pub(super) struct Payload {
     pool: Vec<u8>,
     /// Sum of all earlier words, for each word of the pool.
     sums: Vec<u32>,
-    /// List of patterns, ordered by length. The shortest pattern is the first.
+    /// List of patterns, ordered by length.
     patterns: Vec<Vec<u8>>,
     /// A packet contains a pattern if its 32-bit random number is below this limit.
     match_below: u64,
 }
 
 impl Payload {
-    /// Creates the pool of random bytes. Reads the pattern file if the configuration names one.
+    /// Creates the pool of random bytes. Reads the pattern file, if the configuration names one.
     pub(super) fn new(config: &Config) -> Result<Self, Error> {
         let mut patterns = match &config.patterns {
             Some(path) => read_patterns(path)?,
@@ -51,7 +50,7 @@ impl Payload {
         let seed = draw(config.seed, u64::MAX / 2);
         let pool: Vec<u8> = (0..pool_bytes as u64 / 8).flat_map(|at| draw(seed, at).to_le_bytes()).collect();
         let words = pool.chunks_exact(2).map(|word| u32::from(u16::from_le_bytes([word[0], word[1]])));
-        // A sum of at most 41 Ki (41 * 1024) words of 16 bits does not overflow.
+        // A sum of at most 41 Ki 16-bit words does not overflow.
         let sums = std::iter::once(0).chain(words.scan(0u32, |sum, word| {
             *sum += word;
             Some(*sum)
@@ -65,8 +64,8 @@ impl Payload {
         })
     }
 
-    /// Returns whether packets have a transport checksum. This requires that the port knows the
-    /// payload.
+    /// Returns whether packets have a transport checksum. The port must know the payload to compute
+    /// it.
     #[inline(always)]
     pub(super) fn has_checksum(&self) -> bool {
         self.kind != PayloadKind::Stale
@@ -78,8 +77,8 @@ impl Payload {
     }
 
     /// Writes a payload of `bytes` bytes to the beginning of `out`, and returns the sum of its
-    /// 16-bit words. `random` is the random number of the packet. The function may also overwrite
-    /// the bytes after the payload.
+    /// 16-bit words. `random` is the random number of the packet. May also overwrite the bytes
+    /// after the payload.
     #[inline(always)]
     pub(super) fn emit(&self, random: u64, bytes: usize, out: &mut [u8]) -> u64 {
         match self.kind {
@@ -126,8 +125,8 @@ impl Payload {
     }
 }
 
-/// Copies `bytes` bytes. If there is room, a short copy always has the same length, which avoids a
-/// function call.
+/// Copies `bytes` bytes. If `out` has room, copies a fixed number of bytes, which avoids a function
+/// call.
 #[inline(always)]
 fn copy(from: &[u8], out: &mut [u8], bytes: usize) {
     if bytes <= STEP_BYTES
@@ -139,8 +138,8 @@ fn copy(from: &[u8], out: &mut [u8], bytes: usize) {
     out[..bytes].copy_from_slice(&from[..bytes]);
 }
 
-/// Writes `bytes` zeros. If there is room, a short write always has the same length, which avoids a
-/// function call.
+/// Writes `bytes` zeros. If `out` has room, writes a fixed number of zeros, which avoids a function
+/// call.
 #[inline(always)]
 fn zero(out: &mut [u8], bytes: usize) {
     if bytes <= STEP_BYTES
@@ -152,8 +151,7 @@ fn zero(out: &mut [u8], bytes: usize) {
     out[..bytes].fill(0);
 }
 
-/// Reads the patterns from a file. The file has the same syntax as the pattern file of the function
-/// `dpi`, so both can use one file.
+/// Reads the patterns from a file. The pattern file of the function `dpi` has the same syntax.
 fn read_patterns(path: &Path) -> Result<Vec<Vec<u8>>, Error> {
     let text = std::fs::read(path).map_err(|source| Error::read(path, source))?;
     let mut patterns = Vec::new();

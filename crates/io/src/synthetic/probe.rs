@@ -25,7 +25,7 @@ pub const PROBE_BYTES: usize = 16;
 const MAGIC: u16 = 0x6764;
 
 /// Shared state and statistics of all probes of one run. A probe is a packet that contains its
-/// number and the time of its generation. All clones share this state.
+/// number and the time of its generation. Clones share this state.
 #[derive(Clone, Debug)]
 pub struct Probes {
     run: u16,
@@ -39,10 +39,10 @@ pub struct ProbeReport {
     pub received: u64,
     /// Number of packets that were received again.
     pub duplicates: u64,
-    /// Number of reordered packets (RFC 4737). A packet with a higher number in the same flow
-    /// arrived before each of them.
+    /// Number of reordered packets (RFC 4737). A reordered packet arrives after a packet of the
+    /// same flow with a higher number.
     pub reordered: u64,
-    /// Number of received packets that are not probes, or that are probes of another run.
+    /// Number of received packets that are not probes of this run.
     pub foreign: u64,
     /// Median latency, in nanoseconds.
     pub p50_ns: u64,
@@ -70,7 +70,7 @@ struct Seen {
 }
 
 impl Seen {
-    /// Adds a number to the set. Returns false if the set already contains the number.
+    /// Adds a number to the set. Returns `false` if the set already contains it.
     fn insert(&mut self, number: u32) -> bool {
         let (word, bit) = (number as usize / 64, 1 << (number % 64));
         if word >= self.words.len() {
@@ -81,7 +81,7 @@ impl Seen {
         is_new
     }
 
-    /// Adds all elements of another set. Returns the number of elements that were in both sets.
+    /// Adds all elements of another set. Returns the number of elements that both sets contain.
     fn merge(&mut self, other: &Self) -> u64 {
         if self.words.len() < other.words.len() {
             self.words.resize(other.words.len(), 0);
@@ -104,15 +104,14 @@ impl Default for Probes {
 impl Probes {
     /// Creates the shared state of a new run.
     pub fn new() -> Self {
-        // The run number depends on the clock, so that different processes use different run
-        // numbers.
+        // The clock makes the run numbers of different processes different.
         static NEXT: AtomicU16 = AtomicU16::new(0);
         let run = NEXT.fetch_add(1, Ordering::Relaxed) ^ (Clock::Machine.now_ns() >> 20) as u16;
         Self { run, statistics: Arc::default() }
     }
 
-    /// Writes a probe into a generated packet. A packet that is too short for a probe is not
-    /// changed.
+    /// Writes a probe into a generated packet. Does not change a packet that is too short for a
+    /// probe.
     pub(super) fn mark(&self, frame: &mut [u8], number: u64, now_ns: u64) {
         let parsed = godwit_wire::parse(frame);
         let Some((offset, checksum)) = locate(&parsed) else { return };
@@ -127,12 +126,12 @@ impl Probes {
         frame[checksum..checksum + 2].copy_from_slice(&updated.to_be_bytes());
     }
 
-    /// Creates a checker for received probes. Each worker has its own checker.
+    /// Creates a checker for received probes, for one worker.
     pub(super) fn checker(&self) -> ProbeChecker {
         ProbeChecker { probes: self.clone(), statistics: Statistics::default(), latest: HashMap::default(), now_ns: 0 }
     }
 
-    /// Returns the sums of the statistics of all checkers that have finished.
+    /// Returns the statistics of all checkers that have finished.
     pub fn report(&self) -> ProbeReport {
         let statistics = self.statistics();
         let quantile = |share| statistics.latency.quantile(share);
@@ -162,8 +161,7 @@ pub(super) struct ProbeChecker {
 }
 
 impl ProbeChecker {
-    /// Reads the clock. The caller does this once per call of `transmit`, so all packets of the
-    /// call have the same reception time.
+    /// Reads the clock. All packets of one call of `transmit` get the same reception time.
     pub(super) fn read_clock(&mut self) {
         self.now_ns = Clock::Machine.now_ns();
     }
@@ -191,7 +189,7 @@ impl ProbeChecker {
         self.statistics.report.received += 1;
         self.statistics.latency.record(self.now_ns.saturating_sub(made_ns), 1);
         let latest = self.latest.entry(flow(tuple)).or_insert(number);
-        // Packet numbers wrap around, so the sign of the difference tells which number is later.
+        // Packet numbers wrap around. The sign of their difference tells which number is later.
         if (number.wrapping_sub(*latest) as i32) < 0 {
             self.statistics.report.reordered += 1;
         } else {
@@ -199,7 +197,7 @@ impl ProbeChecker {
         }
     }
 
-    /// Adds the statistics of this checker to the statistics that all checkers share.
+    /// Adds the statistics of this checker to the shared statistics.
     pub(super) fn finish(&mut self) {
         let own = std::mem::take(&mut self.statistics);
         let mut all = self.probes.statistics();
@@ -227,7 +225,7 @@ fn locate(parsed: &godwit_wire::Parsed) -> Option<(usize, usize)> {
 }
 
 /// Returns the new checksum of a packet after some of its words were changed (RFC 1624). A checksum
-/// of zero is kept, because it means that a packet of UDP over IPv4 has no checksum.
+/// of zero stays zero, because it means that a UDP packet over IPv4 has no checksum.
 fn update_checksum(checksum: u16, old: &[u8], new: &[u8]) -> u16 {
     if checksum == 0 {
         return 0;
@@ -253,7 +251,7 @@ fn flow(tuple: &FiveTuple) -> u64 {
 }
 
 /// Hash function that multiplies each word and combines the halves of the product. It is fast but
-/// does not resist attacks, so it is used only for values that no attacker chooses.
+/// does not resist attacks, so it hashes only values that no attacker chooses.
 #[derive(Default)]
 struct WordHasher(u64);
 

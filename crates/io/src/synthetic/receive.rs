@@ -1,5 +1,4 @@
-//! Receive queue of a synthetic port. It generates packets at the times that a clock and the
-//! configured rate determine.
+//! Receive queue of a synthetic port. It generates packets at the configured rate.
 
 use std::sync::Arc;
 
@@ -12,8 +11,7 @@ use super::program::Program;
 use super::units::Rate;
 use crate::{Clock, Error, PortCounters, QueueContext, Receive, Received};
 
-/// Creates the receive queue of one worker. Packets are generated according to the clock of the
-/// machine.
+/// Creates the receive queue of one worker. Packets are generated according to the system clock.
 ///
 /// # Errors
 /// Returns an error if the configuration is invalid or the pattern file cannot be read.
@@ -51,20 +49,21 @@ pub fn receiver_with_clock(config: &Config, context: QueueContext, clock: Clock)
 /// Receive queue of one worker. A packet is due when enough time for all earlier packets has passed
 /// at the configured rate.
 ///
-/// All workers use the same schedule, and the flow hash distributes the packets over the workers.
+/// All workers use the same packet schedule, and the flow hash distributes the packets over the
+/// workers.
 struct Receiver {
     generator: Generator,
     /// Load program that determines the rate, if there is one.
     program: Option<Arc<Program>>,
     clock: Clock,
-    /// Rate in packets or bits per second, or `None` for the maximum rate.
+    /// Rate in packets or bits per second, or `None` without a limit.
     units_per_s: Option<f64>,
-    /// Maximum number of packets or bits that wait, summed over all workers. `None` means no limit.
+    /// Maximum number of waiting packets or bits of all workers, or `None` without a limit.
     queue_units: Option<u64>,
     time: Time,
     /// Time at which the first packet was due.
     start_ns: Option<u64>,
-    /// State that all probes of the run share. `None` if packets are not probes.
+    /// State that all probes of the run share, or `None` if packets are not probes.
     probes: Option<Probes>,
 }
 
@@ -77,8 +76,7 @@ impl Receive for Receiver {
         let elapsed_ns = now_ns.saturating_sub(start_ns);
         let pace = match (&self.program, self.units_per_s, self.time) {
             (Some(program), _, _) => {
-                // The load program determines the times between packets. The generator reads them
-                // from the program.
+                // The generator reads the times between packets from the load program.
                 Pace { due: program.due(elapsed_ns), first: 0, start_ns: stamp_start_ns, unit_ns: 1.0 }
             }
             (None, Some(units_per_s), _) => {

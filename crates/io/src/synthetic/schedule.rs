@@ -15,9 +15,8 @@ use godwit_packet::BUCKETS;
 
 use super::draw::{below, draw};
 
-/// Approximate number of packets after which the distribution of packets over hash buckets repeats.
-/// With this number, the fraction of packets in each hash bucket is correct within 1 %. The
-/// schedule still fits in a cache.
+/// Approximate period of the schedule in packets. With this period, the fraction of packets in each
+/// hash bucket is correct within 1 %, and the schedule fits into a cache.
 const ROUND_PACKETS: u32 = 16 << 10;
 
 /// Position in each round whose packet belongs to this worker.
@@ -29,19 +28,19 @@ pub(super) struct Slot {
     pub(super) group: u16,
 }
 
-/// Positions of one worker's packets in a section of the packet sequence, called a round. The
-/// positions are the same in every round.
+/// Positions of one worker's packets in a round, a section of the packet sequence. The positions
+/// are the same in every round.
 #[derive(Debug)]
 pub(super) struct Schedule {
     slots: Vec<Slot>,
-    /// Number of packets in a round, including the packets of all workers.
+    /// Number of packets of all workers in a round.
     round_packets: u64,
 }
 
 /// Position of a packet in a schedule.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Cursor {
-    /// Sequence number of the packet, counted over all workers. It is `u64::MAX` if there is no
+    /// Sequence number of the packet among the packets of all workers, or `u64::MAX` if there is no
     /// packet.
     pub(super) sequence: u64,
     slot: usize,
@@ -51,14 +50,14 @@ pub(super) struct Cursor {
 
 impl Schedule {
     /// Creates a schedule that contains every packet of the sequence, for a worker that examines
-    /// all packets. All packets belong to the flow group 0.
+    /// all packets. All packets belong to flow group 0.
     pub(super) fn all() -> Self {
         Self { slots: vec![Slot { position: 0, group: 0 }], round_packets: 1 }
     }
 
     /// Creates the schedule of a worker. `flows` contains the number of flows in each hash bucket,
-    /// and must not be all zeros. `groups` contains the flow group of each hash bucket, or `None`
-    /// if the bucket belongs to another worker.
+    /// and at least one number must not be 0. `groups` contains the flow group of each hash bucket,
+    /// or `None` if the bucket belongs to another worker.
     pub(super) fn new(seed: u64, flows: &[usize; BUCKETS], groups: &[Option<u16>; BUCKETS]) -> Self {
         let mut buckets: Vec<u8> = Vec::new();
         for (bucket, &count) in slots_per_bucket(flows).iter().enumerate() {
@@ -77,13 +76,12 @@ impl Schedule {
         Cursor { sequence, slot: 0, round_start: 0 }
     }
 
-    /// Returns a view of the schedule that moves from one packet of the worker to the next packet.
     pub(super) fn steps(&self) -> Steps<'_> {
         Steps { slots: &self.slots, round_packets: self.round_packets }
     }
 }
 
-/// View of a [`Schedule`] that moves from one packet of the worker to the next packet.
+/// View of a [`Schedule`] that moves to the worker's next packet.
 #[derive(Clone, Copy)]
 pub(super) struct Steps<'a> {
     slots: &'a [Slot],
@@ -96,8 +94,6 @@ impl Steps<'_> {
         usize::from(self.slots[at.slot].group)
     }
 
-    /// Returns the remaining packets of the round, starting at `at`. The result has at most
-    /// `packets_max` entries.
     #[inline(always)]
     pub(super) fn from(&self, at: Cursor, packets_max: usize) -> &[Slot] {
         let rest = &self.slots[at.slot..];
@@ -105,7 +101,7 @@ impl Steps<'_> {
     }
 
     /// Returns the position that is `packets` packets of this worker after `at`. `packets` is at
-    /// most the number of packets that the worker has in a round.
+    /// most the worker's number of packets per round.
     #[inline(always)]
     pub(super) fn ahead(&self, at: Cursor, packets: usize) -> Cursor {
         let (mut slot, mut round_start) = (at.slot + packets, at.round_start);
@@ -118,8 +114,8 @@ impl Steps<'_> {
 }
 
 /// Returns the number of packets in a round for each hash bucket, in proportion to the number of
-/// its flows. The proportion is exact if a round has room for a packet of every flow. Otherwise,
-/// each hash bucket with flows gets at least one packet.
+/// its flows. If a round is too short for a packet of every flow, each hash bucket with flows still
+/// gets at least one packet.
 fn slots_per_bucket(flows: &[usize; BUCKETS]) -> [u32; BUCKETS] {
     let total: usize = flows.iter().sum();
     let room = ROUND_PACKETS as usize;
@@ -127,7 +123,7 @@ fn slots_per_bucket(flows: &[usize; BUCKETS]) -> [u32; BUCKETS] {
         return flows.map(|count| (count * (room / total)) as u32);
     }
     let mut slots = flows.map(|count| ((count * room / total) as u32).max(u32::from(count > 0)));
-    // Rounding down leaves some packets of the round without a bucket. Give these packets to the
+    // Rounding down leaves some packets of the round without a bucket. These packets go to the
     // buckets that lost most by rounding.
     let mut order: Vec<usize> = (0..BUCKETS).collect();
     let lost = |bucket: usize| (flows[bucket] * room) as i64 - i64::from(slots[bucket]) * total as i64;
@@ -137,8 +133,7 @@ fn slots_per_bucket(flows: &[usize; BUCKETS]) -> [u32; BUCKETS] {
     slots
 }
 
-/// Shuffles the items with the algorithm of Fisher and Yates. The random numbers depend only on
-/// `seed`.
+/// Shuffles the items with the Fisher-Yates algorithm. The random numbers depend only on `seed`.
 pub(super) fn shuffle<T>(seed: u64, items: &mut [T]) {
     for last in (1..items.len()).rev() {
         items.swap(last, below(draw(seed, last as u64) as u32, last as u32 + 1) as usize);
@@ -153,9 +148,8 @@ mod tests {
 
     proptest! {
         #![proptest_config(ProptestConfig::with_cases(64))]
-        /// Checks that every packet of the sequence belongs to exactly one worker, for any
-        /// distribution of flows. Also checks that each hash bucket gets the right number of
-        /// packets.
+        /// Checks that every packet of the sequence belongs to exactly one worker. Also checks the
+        /// number of packets in each hash bucket.
         #[test]
         fn every_packet_has_one_worker(
             seed: u64,

@@ -1,5 +1,5 @@
-//! Transmit queue of a synthetic port. It counts packets, optionally computes a digest of them, and
-//! frees their buffers.
+//! Transmit queue of a synthetic port. It counts packets and frees their buffers. It can also
+//! compute a digest of the packets.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -10,11 +10,10 @@ use super::config::Config;
 use super::probe::{ProbeChecker, Probes};
 use crate::{Departure, Error, PortCounters, Transmit};
 
-/// Digest of all packets that were sent to the port. The digest does not depend on the order of the
-/// packets.
+/// Digest of all packets that were sent to the port, for the comparison of runs.
 ///
-/// It is the sum of the hashes of all frames, modulo 2^64. With an exclusive or instead of a sum,
-/// two equal packets would cancel out. The digest serves to compare runs and does not resist an
+/// It is the sum of the hashes of all frames, modulo 2^64. The order of the packets does not change
+/// it. With an exclusive or, two equal packets would cancel out. The digest does not resist an
 /// attacker.
 #[derive(Clone, Debug, Default)]
 pub struct Digest(Arc<AtomicU64>);
@@ -25,14 +24,14 @@ impl Digest {
         Self::default()
     }
 
-    /// Returns the digest of all packets that earlier calls of `transmit` have sent.
+    /// Returns the digest of all packets that were sent so far.
     pub fn value(&self) -> u64 {
         self.0.load(Ordering::Relaxed)
     }
 }
 
 /// Creates the transmit queue of one worker. With `digest = true` in the configuration, the queue
-/// adds the hashes of its packets to `digest`. The queues of all workers share this digest.
+/// adds the hashes of its packets to `digest`, which all workers share.
 pub fn transmitter(config: &Config, digest: &Digest) -> Box<dyn Transmit> {
     let digest = config.digest.then(|| digest.clone());
     let checker = config.probes.as_ref().map(Probes::checker);
@@ -74,7 +73,7 @@ impl Transmit for Transmitter {
 }
 
 /// Hashes a frame in words of 8 bytes. Each step multiplies by an odd constant and combines the two
-/// halves of the product. The length is hashed first, so that padding changes the result.
+/// halves of the product. The function hashes the length first, because the last word is padded.
 fn hash(frame: &[u8]) -> u64 {
     let mix = |state: u64, word: u64| {
         let product = u128::from(state ^ word) * 0x9e37_79b9_7f4a_7c15;

@@ -14,30 +14,30 @@ use crate::Error;
 pub enum Size {
     /// All frames have the same length, as in `size = 60`.
     Fixed(u16),
-    /// The length of each frame is random and uniformly distributed. Both limits are included, as
-    /// in `size = { min = 60, max = 1276 }`.
+    /// Random frame lengths, uniformly distributed. Both limits are included, as in `size = { min =
+    /// 60, max = 1276 }`.
     Uniform {
         /// Minimum length.
         min: u16,
         /// Maximum length.
         max: u16,
     },
-    /// Frames have 64, 570 and 1518 bytes including FCS, in the ratio 7:4:1 (`size = "imix"`). This
-    /// mix is used in the thesis on adaptive scheduling (University of Crete, 2020, section 5.3).
-    /// RFC 6985 defines a notation for such mixes.
+    /// Frames of 64, 570 and 1518 bytes including FCS, in the ratio 7:4:1 (`size = "imix"`). The
+    /// mix is from the thesis on adaptive scheduling (University of Crete, 2020, section 5.3). RFC
+    /// 6985 defines a notation for such mixes.
     Imix,
-    /// Frames have 60 bytes (61.22 %), 536 bytes (23.47 %) or 1360 bytes (15.31 %), including FCS
-    /// (`size = "imix-pipsea"`). This mix is used for PIPSEA (CCS '16, section 4).
+    /// Frames of 60 bytes (61.22 %), 536 bytes (23.47 %) and 1360 bytes (15.31 %), including FCS
+    /// (`size = "imix-pipsea"`). The mix is from PIPSEA (CCS '16, section 4).
     ImixPipsea,
 }
 
-/// Length of the frame check sequence (FCS) in bytes. The lengths in the published mixes include
-/// the FCS, but frames in memory do not contain it.
+/// Length of the frame check sequence (FCS) in bytes. The published mixes count the FCS, but frames
+/// in memory do not contain it.
 const FCS_BYTES: u16 = 4;
 
 impl Size {
-    /// Returns the possible frame lengths without FCS, each with its weight. Returns `None` if the
-    /// lengths are uniformly distributed.
+    /// Returns the possible frame lengths without FCS, each with its weight, or `None` for a
+    /// uniform distribution.
     pub(super) fn shares(&self) -> Option<Vec<(u16, u32)>> {
         let without_fcs = |shares: [(u16, u32); 3]| shares.map(|(bytes, share)| (bytes - FCS_BYTES, share)).to_vec();
         match self {
@@ -163,8 +163,8 @@ impl<'de> Visitor<'de> for SpanVisitor {
     }
 }
 
-/// Rate at which packets are generated, such as `"max"`, `"10Mpps"` or `"2.5Gbps"`. A rate in bits
-/// per second counts the bits of frames without FCS.
+/// Rate of generated packets, such as `"max"`, `"10Mpps"` or `"2.5Gbps"`. A rate in bits per second
+/// counts the bits of frames without FCS.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Rate {
     /// Packets are generated as fast as possible.
@@ -205,8 +205,8 @@ impl FromStr for Rate {
     }
 }
 
-/// Prefix of IP addresses, such as `"10.0.0.0/8"`, `"0.0.0.0/0"` or `"2001:db8::/32"`. Without `/`,
-/// the prefix is a single address.
+/// Prefix of IP addresses, such as `"10.0.0.0/8"` or `"2001:db8::/32"`. Without `/`, the prefix is
+/// a single address.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Prefix {
     /// An address in the prefix. The bits after the prefix length are ignored.

@@ -32,9 +32,9 @@ const NAME_BYTES_MAX: usize = libc::IFNAMSIZ - 1;
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Config {
-    /// Name of the TAP interface. If no interface with this name exists, the port creates one and
-    /// removes it at the end. The port does not remove an interface that already exists, for
-    /// example after `ip tuntap add NAME mode tap multi_queue`.
+    /// Name of the TAP interface. The port creates the interface if it does not exist, and then
+    /// removes it at the end. It does not remove an interface that already exists, for example
+    /// after `ip tuntap add NAME mode tap multi_queue`.
     pub interface: String,
 }
 
@@ -92,7 +92,7 @@ fn attach(name: &str, multi_queue: bool) -> io::Result<File> {
     if result < 0 { Err(io::Error::last_os_error()) } else { Ok(file) }
 }
 
-/// One queue of the TAP interface. The receive queue and the transmit queue of a worker share it.
+/// One queue of the TAP interface, for the receive queue and the transmit queue of a worker.
 struct Queue {
     file: File,
     received: SharedCounters,
@@ -104,8 +104,7 @@ struct Port {
     queues: Vec<Arc<Queue>>,
     stopped: Arc<AtomicBool>,
     frame_bytes_max: usize,
-    /// Whether the interface was down at the last check. A message is reported only if this
-    /// changes.
+    /// Whether the interface was down at the last check. Only a change is reported.
     reported_down: Mutex<bool>,
 }
 

@@ -11,7 +11,7 @@ use super::Queue;
 use crate::live::Arrivals;
 use crate::{Departure, Error, PortCounters, QueueContext, Receive, Received, Transmit};
 
-/// Maximum length of a frame that a TAP interface can deliver, in bytes.
+/// Maximum length in bytes of a frame from a TAP interface.
 const FRAME_BYTES_MAX: usize = 1 << 16;
 
 pub(super) struct Receiver {
@@ -46,8 +46,8 @@ impl Receive for Receiver {
             let bytes = match (&self.queue.file).read(&mut self.frame) {
                 Ok(bytes) => bytes,
                 Err(error) if matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::Interrupted) => break,
-                // The read fails with EIO if the interface is down. This failure is not an error,
-                // because the interface may come up again.
+                // A read fails with EIO while the interface is down. This is not an error, because
+                // the interface may come up again.
                 Err(error) if matches!(error.raw_os_error(), Some(libc::EIO | libc::EBADFD)) => break,
                 Err(source) => return Err(Error::system("read from a tap interface", source)),
             };

@@ -45,8 +45,7 @@ const SECONDS_MAX: f64 = 86_400.0;
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct File {
-    /// Whether the program starts again after its last step. If false, the port ends after the last
-    /// step.
+    /// Whether the load program starts again after its last step. Otherwise, the port ends.
     #[serde(default)]
     pub(super) repeat: bool,
     #[serde(default, rename = "class")]
@@ -55,8 +54,8 @@ pub(super) struct File {
     pub(super) steps: Vec<StepKeys>,
 }
 
-/// A traffic class, whose packets are generated with the same settings. If a key is absent, the
-/// value that is configured for the port applies.
+/// A traffic class, whose packets have the same settings. An absent setting has the value that is
+/// configured for the port.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(in super::super) struct ClassKeys {
@@ -72,17 +71,15 @@ pub(in super::super) struct ClassKeys {
 #[serde(deny_unknown_fields)]
 pub(super) struct StepKeys {
     pub(super) seconds: f64,
-    /// Rate at the start of the step. If `to` is absent, the rate is constant during the step.
+    /// Rate at the start of the step. Without `to`, the rate is constant during the step.
     pub(super) rate: Rate,
     /// Rate at the end of the step.
     pub(super) to: Option<Rate>,
-    /// Frame lengths of the step. If this key is absent, the step has the lengths of the previous
-    /// step. If the key is absent in the first step, the lengths that are configured for the port
-    /// apply.
+    /// Frame lengths of the step. The default is the frame lengths of the previous step, or of the
+    /// port in the first step.
     pub(super) size: Option<Size>,
-    /// Relative proportion of packets in each traffic class. If this key is absent, the step has
-    /// the proportions of the previous step. In the first step, an absent key means equal
-    /// proportions.
+    /// Relative proportion of packets in each traffic class. The default is the proportions of the
+    /// previous step. In the first step, the default is equal proportions.
     #[serde(default)]
     pub(super) shares: Option<BTreeMap<String, f64>>,
 }
@@ -102,7 +99,6 @@ impl ClassKeys {
 }
 
 impl File {
-    /// Parses a load program. `path` is the file name for error messages.
     pub(super) fn parse(path: &Path, text: &str, ip: IpVersion) -> Result<Self, Error> {
         let file: Self = toml::from_str(text).map_err(|error| {
             let start = error.span().map_or(text.len(), |span| span.start.min(text.len()));

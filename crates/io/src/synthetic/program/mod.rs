@@ -21,7 +21,7 @@ use crate::Error;
 pub(super) use file::ClassKeys;
 use file::{File, StepKeys};
 
-/// Duration in seconds of the segments into which a linear rate change is divided.
+/// Duration in seconds of the segments that approximate a linear rate change.
 const RAMP_SECONDS: f64 = 0.01;
 /// Maximum number of segments in a program.
 const SEGMENTS_MAX: usize = 1_000_000;
@@ -31,12 +31,11 @@ const SECOND_NS: f64 = 1e9;
 /// A load program in the form that the generator uses.
 #[derive(Clone, Debug)]
 pub(super) struct Program {
-    /// Segments of the program (periods with a constant rate) in chronological order. After the
-    /// last segment, the program ends or starts again.
+    /// Periods with a constant rate, in chronological order. After the last segment, the program
+    /// ends or starts again.
     segments: Vec<Segment>,
-    /// List of the different frame lengths in the program. Each segment refers to one of them.
+    /// List of the different frame lengths in the program.
     pub(super) sizes: Vec<Size>,
-    /// Traffic classes of the program. The list is empty if the file has no classes.
     pub(super) classes: Vec<ClassKeys>,
     repeat: bool,
     /// Number of packets in one cycle of the program, and the duration of the cycle.
@@ -53,7 +52,7 @@ struct Segment {
     packet_ns: f64,
     size: usize,
     /// One limit for each traffic class. A packet belongs to the first class whose limit is above
-    /// the packet's random number.
+    /// its random number.
     limits: Vec<u32>,
 }
 
@@ -64,19 +63,17 @@ pub(super) struct Position<'a> {
     pub(super) end: u64,
     /// Number of the first packet of the segment.
     pub(super) first: u64,
-    /// Start of the segment, in nanoseconds since the start of the load program.
+    /// Start of the segment in nanoseconds after the start of the load program.
     pub(super) start_ns: u64,
     /// Time between two packets, in nanoseconds.
     pub(super) packet_ns: f64,
     /// Index of the frame lengths in [`Program::sizes`].
     pub(super) size: usize,
-    /// Limits that determine the traffic class of each packet in the segment.
     pub(super) limits: &'a [u32],
 }
 
 impl Program {
-    /// Reads the load program of a port. Returns `None` if the configuration of the port names no
-    /// load program.
+    /// Reads the load program of a port. Returns `None` if the port has no load program.
     ///
     /// # Errors
     /// Returns an error if the file cannot be read or is not a load program.
@@ -86,8 +83,7 @@ impl Program {
         Self::parse(path, &text, config.size, config.ip).map(Some)
     }
 
-    /// Parses the text of a load program. `size` is used if the first step of the program sets no
-    /// frame length.
+    /// Parses the text of a load program. `size` is the frame length until a step sets another one.
     fn parse(path: &Path, text: &str, size: Size, ip: IpVersion) -> Result<Self, Error> {
         let file = File::parse(path, text, ip)?;
         let mut program = Self {
@@ -135,15 +131,15 @@ impl Program {
         if self.repeat { u64::MAX } else { self.packets }
     }
 
-    /// Returns the segment of the packet with the number `sequence`. Returns `None` if this packet
-    /// is after the end of the program.
+    /// Returns the segment of the packet with the number `sequence`, or `None` after the end of the
+    /// program.
     pub(super) fn position(&self, sequence: u64) -> Option<Position<'_>> {
         if !self.repeat && sequence >= self.packets {
             return None;
         }
         let (cycle, within) = (sequence / self.packets, sequence % self.packets);
-        // A segment without packets has the same first sequence number as the next segment. The
-        // search finds the last segment with this number, which contains the packet.
+        // Several segments may start at the same sequence number if some have no packets. The
+        // search finds the last one, which contains the packet.
         let index = self.segments.partition_point(|segment| segment.first <= within) - 1;
         let segment = &self.segments[index];
         let end = self.segments.get(index + 1).map_or(self.packets, |next| next.first);
@@ -159,7 +155,6 @@ impl Program {
     }
 }
 
-/// State that is kept from one step of the file to the next step.
 struct Builder {
     seconds: f64,
     packets: f64,
@@ -190,9 +185,8 @@ impl Builder {
         let parts = if from == to { 1.0 } else { (step.seconds / RAMP_SECONDS).ceil() };
         let parts = parts.min(SEGMENTS_MAX as f64 + 1.0);
         for part in 0..parts as usize {
-            // A step with a linear rate change is divided into parts with a constant rate. The rate
-            // of a part is the linear rate at its midpoint, so the total number of packets is the
-            // same.
+            // A linear rate change is divided into parts with a constant rate. Each part has the
+            // linear rate at its midpoint, so the total number of packets stays the same.
             let rate = from + (to - from) * (part as f64 + 0.5) / parts;
             program.segments.push(Segment {
                 start_ns: (self.seconds * SECOND_NS).round() as u64,
@@ -221,8 +215,8 @@ fn limits(shares: &[f64]) -> Vec<u32> {
         (sum / total * 4_294_967_296.0) as u32
     };
     let mut limits: Vec<u32> = shares.iter().map(limit).collect();
-    // Rounding can make the highest limit too low, and a large random number would select no class.
-    // The last class whose proportion is not 0 therefore gets the maximum limit.
+    // Rounding can make the highest limit too low. A large random number would then select no
+    // class. The last class whose proportion is not 0 therefore gets the maximum limit.
     let last = shares.iter().rposition(|share| *share > 0.0);
     last.into_iter().for_each(|last| limits[last..].fill(u32::MAX));
     limits
