@@ -35,8 +35,8 @@ pub(crate) fn is_package(bytes: &[u8]) -> bool {
     bytes.starts_with(MAGIC)
 }
 
-/// Returns a text with everything except the source that the libraries of packages depend on. A
-/// package with another text is refused.
+/// Returns a text that identifies what the libraries depend on besides the source. A package with
+/// another text is refused.
 fn version() -> String {
     format!("{} {:016x} {}", env!("CARGO_PKG_VERSION"), CustomText::digest(), std::env::consts::ARCH)
 }

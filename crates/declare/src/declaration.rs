@@ -352,8 +352,8 @@ pub struct Command {
     /// Whether requests may contain cryptographic keys. The text of a request is then wiped from
     /// memory.
     pub secret: bool,
-    /// Sentence that is printed after success. The number of rows replaces `{}`, such as `3
-    /// routes`.
+    /// Sentence that is printed after success. The text `{}` in the sentence is replaced by the
+    /// number of rows, such as `3 routes`.
     pub done: String,
     /// Noun for a row, in the singular and in the plural.
     pub noun: (String, String),

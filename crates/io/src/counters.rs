@@ -122,7 +122,7 @@ impl PortCounters {
         counters
     }
 
-    /// Returns the number of packets that reached the port but no worker.
+    /// Returns the number of packets that reached the port but did not reach a worker.
     pub fn skipped(&self) -> u64 {
         self.missed
             + self.truncated

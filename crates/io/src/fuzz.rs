@@ -23,8 +23,8 @@ pub fn pcap_read(bytes: &[u8]) {
     }
 }
 
-/// Generates packets for a configuration in TOML. Checks the lengths of the packets and that the
-/// parser accepts them.
+/// Generates packets for a configuration in TOML. Checks that they have the configured lengths and
+/// that the parser accepts them.
 pub fn generate(data: &[u8]) {
     const PACKETS: usize = 64;
     let Ok(text) = std::str::from_utf8(data) else { return };

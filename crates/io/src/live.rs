@@ -38,8 +38,8 @@ pub struct ArenaNeeds {
     /// Minimum headroom of a received frame, in bytes.
     pub headroom_bytes: usize,
     /// Minimum and maximum distance in bytes between the starts of two adjacent buffers. Both are
-    /// powers of two. All buffers then have the same size. The value is `None` if the port accepts
-    /// any distance.
+    /// powers of two. If this field is set, all buffers have the same size. With `None`, the port
+    /// accepts any distance.
     pub slot_bytes: Option<(usize, usize)>,
     /// Number of bytes before each buffer that are reserved for the port's driver. The number is a
     /// multiple of 128. If it is not 0, all buffers have the same size.
@@ -147,8 +147,8 @@ pub trait LivePort: Send + Sync {
     /// Returns an error if the queue cannot be set up.
     fn transmitter(&self, worker: usize) -> Result<Box<dyn Transmit>, Error>;
 
-    /// Stops the reception of packets. The port ignores packets that arrive later. Each receive
-    /// queue ends when it is empty.
+    /// Stops the reception of packets. The port takes no more packets. Each receive queue ends when
+    /// it is empty.
     fn stop(&self);
 
     /// Checks the link and the addresses of the network interface. The control thread calls this

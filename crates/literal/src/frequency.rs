@@ -43,8 +43,8 @@ impl Frequencies {
         }
     }
 
-    /// Returns the estimated probability that a byte string occurs at a given position. Its length
-    /// must be 3, 4 or 8.
+    /// Returns the estimated probability that a byte string of length 3, 4 or 8 occurs at a given
+    /// position.
     pub fn probability(&self, window: &[u8]) -> f64 {
         let (count, floor) = match window.len() {
             3 => (self.three[slot(fold4(&[window, &[0]].concat()) & 0x00ff_ffff, 0)], 1.0 / f64::from(1 << 21)),

@@ -56,7 +56,7 @@ pub(crate) mod group {
     pub(crate) const POSITIONS_AT: usize = 8;
     /// Number of entries.
     pub(crate) const ENTRIES: usize = 9;
-    /// Number of bytes before a window that the search compares in addition.
+    /// Number of bytes before each window that the search also compares with the text.
     pub(crate) const BACK: usize = 10;
 }
 

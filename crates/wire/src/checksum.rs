@@ -137,14 +137,14 @@ fn sum(bytes: &[u8]) -> u64 {
         wide += u128::from(u16::from_ne_bytes([last, 0]));
     }
 
-    // No addition overflows, because a slice is too short for an upper half of 2^61.
+    // No addition overflows, because slice lengths keep the upper half below 2^61.
     let wide = (wide & u128::from(u64::MAX)) + (wide >> 64);
     let wide = (wide as u64 as u128) + (wide >> 64);
     let wide = wide as u64;
     u64::from(u16::from_be(fold(wide)))
 }
 
-/// Sums 32-byte blocks. The four independent sums avoid waiting for carries.
+/// Sums 32-byte blocks. Four independent sums avoid waiting for carries.
 #[inline]
 fn sum_blocks(blocks: &[[u8; 32]]) -> u128 {
     let mut sums = [0u128; 4];

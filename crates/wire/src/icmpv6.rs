@@ -11,8 +11,8 @@
 use crate::view::{Field, range, range_mut};
 use crate::{Checksum, Error};
 
-/// Length in bytes of the header and the first word of the body, which every message of RFC 4443
-/// and RFC 4861 has.
+/// Length in bytes of the header and the first word of the body. Every message of RFC 4443 and RFC
+/// 4861 has this word.
 pub const HEADER_BYTES: usize = 8;
 
 /// Message types (RFC 4443, RFC 4861).

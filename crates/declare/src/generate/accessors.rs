@@ -10,7 +10,7 @@ use crate::words::KeyWords;
 use super::header::plain_struct;
 use super::prefix;
 
-/// Total size in bytes of a table's rows, above which a row is probably in no cache.
+/// Total size of a table's rows in bytes, above which a lookup probably misses every cache.
 const FAR_BYTES: usize = 1 << 20;
 
 /// Returns the C structs and the lookup function of each table.

@@ -27,7 +27,6 @@ pub(super) fn structs(declaration: &Declaration) -> String {
     text + "#ifdef GW_HOST\n" + &host(declaration, flows) + "#endif\n"
 }
 
-/// Returns the state of a flow if no fields are declared.
 fn unused_row() -> Vec<Field> {
     let kind = crate::types::FieldType::Scalar(crate::types::Scalar::Unsigned(32));
     vec![Field { name: "unused".to_owned(), kind, text: String::new() }]

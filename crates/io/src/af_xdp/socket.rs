@@ -1,5 +1,5 @@
-//! One AF_XDP socket, which is bound to one queue of an interface. Its UMEM (memory shared with the
-//! kernel) is the worker's packet buffers.
+//! One AF_XDP socket, which is bound to one queue of an interface. The worker's packet buffers are
+//! its UMEM, the memory that the socket shares with the kernel.
 
 use std::ffi::{c_int, c_void};
 use std::io;
@@ -54,13 +54,11 @@ pub(super) struct Socket {
     pub(super) is_zero_copy: bool,
 }
 
-/// The rings of an AF_XDP socket that a receive queue uses.
 pub(super) struct ReceiveRings {
     pub(super) fill: Producer<u64>,
     pub(super) received: Consumer<libc::xdp_desc>,
 }
 
-/// The rings of an AF_XDP socket that a transmit queue uses.
 pub(super) struct TransmitRings {
     pub(super) send: Producer<libc::xdp_desc>,
     pub(super) completed: Consumer<u64>,
@@ -249,8 +247,8 @@ fn set_at<T>(fd: &OwnedFd, level: c_int, option: c_int, value: &T) -> io::Result
     if result == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
 }
 
-/// Reads a socket option into `value`. The kernel may write only a part of `T`, which must be a
-/// struct of integers.
+/// Reads a socket option into `value`. The kernel may write only a part of `value`, so `T` must be
+/// a struct of integers.
 fn get<T>(fd: &OwnedFd, option: c_int, value: &mut T) -> io::Result<()> {
     let mut bytes = size_of::<T>() as libc::socklen_t;
     // SAFETY: the kernel writes at most `bytes` bytes to the value.

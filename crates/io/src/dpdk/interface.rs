@@ -208,7 +208,6 @@ mod tests {
         assert_eq!(completed("net_af_packet0,iface=a", [33, 32]), "net_af_packet0,iface=a,framecnt=34");
         let large = "net_af_packet0,iface=a,blocksz=65536,framesz=4096";
         assert_eq!(completed(large, [1000, 32]), format!("{large},framecnt=1008"));
-        // A ring size from the operator is kept. Other drivers get no ring size.
         for device in ["net_af_packet0,iface=a,framecnt=64", "net_af_xdp0,iface=a", "net_null0"] {
             assert_eq!(completed(device, [1024, 1024]), device);
         }

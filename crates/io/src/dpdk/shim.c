@@ -198,8 +198,8 @@ int gw_dpdk_configure(uint16_t port, const struct gw_dpdk_port_config *port_conf
     return 0;
 }
 
-// Sets the RSS table of the device. Bucket i belongs to queue i modulo the number of queues, as in
-// the software.
+// Sets the RSS table of the device. Bucket i belongs to queue i modulo the number of queues. The
+// software assigns buckets in the same way.
 static int set_bucket_queues(uint16_t port, uint16_t queues)
 {
     struct rte_eth_dev_info info;
@@ -317,8 +317,8 @@ uint32_t gw_dpdk_receive(struct gw_dpdk_pool *pool, uint16_t port, uint16_t queu
         }
         packets[i] = (struct gw_dpdk_packet){
             .buffer = buffer_number_of(pool, mbuf),
-            // The mbuf contains the actual buffer address. Its sender may have changed this address
-            // if the packet came through a net_ring, a DPDK device in memory.
+            // The mbuf contains the actual buffer address. The sender of the packet may have
+            // changed this address if the packet came through a net_ring, a DPDK device in memory.
             .head = (uint16_t)((uint8_t *)mbuf->buf_addr - (uint8_t *)mbuf - MBUF_BYTES -
                                PRIVATE_BYTES + mbuf->data_off),
             .length = mbuf->data_len,

@@ -27,7 +27,7 @@ pub struct Annotation<'a> {
     /// Frame from the first byte of the Ethernet header, without the frame check sequence (FCS). It
     /// has at most 65535 bytes.
     pub frame: &'a [u8],
-    /// Comment in UTF-8. A longer comment than 65535 bytes is truncated.
+    /// Comment in UTF-8. A comment is truncated to 65535 bytes.
     pub comment: &'a str,
 }
 

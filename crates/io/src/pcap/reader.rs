@@ -223,8 +223,8 @@ impl Reader {
         }
     }
 
-    /// Parses one complete block. Returns a record for a packet. Stores the description of a
-    /// section or an interface.
+    /// Parses one complete block. Returns a record if the block contains a packet. Stores the
+    /// description of a section or an interface.
     fn block(&mut self, kind: u32, block_bytes: usize) -> Result<Option<Record>, BlockError> {
         let Format::PcapNg { big_endian, interfaces, time_ns, ethernet_seen } = &mut self.format else {
             unreachable!("called for pcapng")

@@ -171,7 +171,7 @@ fn check<'a>(record: &Record, reader: &'a Reader, frame_bytes_max: usize) -> Res
 impl Receive for Replay {
     fn receive(&mut self, region: &mut Region, batch: &mut Batch, packets_max: usize) -> Result<Received, Error> {
         let full = batch.len() + packets_max;
-        // The limit bounds the time of the call if most packets belong to other workers.
+        // The number of records is limited, because most packets may belong to other workers.
         for _ in 0..packets_max.saturating_mul(16) {
             if batch.len() == full {
                 break;

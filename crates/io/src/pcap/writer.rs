@@ -1,8 +1,8 @@
 //! Encodes packets as records of a pcap or pcapng file. The files are little-endian, have the link
 //! type Ethernet, and contain times in nanoseconds.
 //!
-//! Equal packets produce equal files, because the output names neither the time nor the machine of
-//! its creation.
+//! Equal packets produce equal files, because the output contains neither the time nor the machine
+//! of its creation.
 //!
 //! Spec: draft-ietf-opsawg-pcap, draft-ietf-opsawg-pcapng.
 

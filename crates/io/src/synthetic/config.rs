@@ -59,8 +59,8 @@ pub struct Config {
     pub seed: u64,
     /// Rate at which packets are generated.
     pub rate: Rate,
-    /// Path of a load program, a file with traffic that changes over time. It replaces the keys
-    /// `rate` and `size`.
+    /// Path of a load program, a file that describes how the traffic changes over time. It replaces
+    /// the keys `rate` and `size`.
     pub load: Option<PathBuf>,
     /// Maximum number of waiting packets per worker, if a rate is set. If more packets wait, the
     /// port discards the oldest packets and counts them as missed. With 0, the port discards no
@@ -73,7 +73,7 @@ pub struct Config {
     /// Whether the port computes a digest of all packets that are sent to it.
     pub digest: bool,
     /// Whether each generated packet contains its sequence number and the time of its generation.
-    /// The port also evaluates such packets when it sends them, and counts loss, order and latency.
+    /// When the port sends such packets, it updates its statistics of loss, order and latency.
     pub probe: bool,
     /// State that all ports with `probe = true` share during one run of the program.
     #[serde(skip)]

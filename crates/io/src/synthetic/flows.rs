@@ -39,7 +39,6 @@ const TAIL_BYTES: usize = HEADERS_BYTES_MAX - HEAD_BYTES;
 /// Header bytes of a flow that follow the first [`HEAD_BYTES`] bytes.
 pub(super) type Tail = [u8; TAIL_BYTES];
 
-/// Value for flows whose headers fit in a [`Flow`] completely.
 pub(super) const NO_TAIL: Tail = [0; TAIL_BYTES];
 
 /// A new flow, and the hash bucket to which it belongs.
@@ -251,7 +250,6 @@ impl FlowMaker {
         self.steering.worker_of(usize::from(new_flow.bucket))
     }
 
-    /// Creates the flow that corresponds to a random number.
     pub(super) fn flow(&self, random: u64) -> NewFlow {
         let mut draws = Draws::new(random);
         let source = draws.address(&self.source);

@@ -17,8 +17,7 @@ use super::schedule::{Cursor, Schedule};
 use super::units::Rate;
 use crate::{Error, PortCounters};
 
-/// Times at which packets are due. The unit is a packet or a bit, according to
-/// [`Generator::units_per`].
+/// Times at which packets or bits are due. [`Generator::units_per`] selects the unit.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Pace {
     /// Number of packets or bits that are due now.
@@ -38,7 +37,8 @@ impl Pace {
         if self.unit_ns == 0.0 {
             return self.start_ns;
         }
-        // For unused entries of a block, `unit` may be below `first`. Their times are never read.
+        // An unused entry may have a `unit` below `first`. Its time wraps around, and is never
+        // read.
         self.start_ns.wrapping_add((unit.wrapping_sub(self.first) as f64 * self.unit_ns) as u64)
     }
 }
@@ -46,7 +46,7 @@ impl Pace {
 /// Reason for which [`Generator::fill`] stopped.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Stop {
-    /// All requested packets were generated, or the maximum number of packets was examined.
+    /// The generator appended all requested packets, or examined the maximum number of packets.
     Enough,
     /// No packet buffer is free.
     RegionFull,
@@ -88,8 +88,7 @@ pub struct Generator {
 #[derive(Debug)]
 struct Load {
     program: Arc<Program>,
-    /// Frame lengths for each `size` in the load program. The entry of the current size is `None`,
-    /// because the generator has taken its lengths.
+    /// Frame lengths for each `size` in the load program. The entry of the current size is `None`.
     lengths: Vec<Option<Lengths>>,
     /// Index of the frame lengths that are in use.
     size: usize,
@@ -123,8 +122,8 @@ impl<const V6: bool, const TCP: bool, const COPY: usize> Vectorized for FillPrep
 }
 
 /// Number of packets in a block. The generator selects the flows of all packets of a block before
-/// it writes the first packet. The size hides the time of a memory access, and a block fits into
-/// the L1 cache.
+/// it writes the first packet. A block is long enough to hide the memory latency, and fits into the
+/// L1 cache.
 const BLOCK_PACKETS: usize = 32;
 
 /// Constant that makes the random numbers for classes independent of the random numbers for flows.
@@ -186,8 +185,7 @@ impl Generator {
         batch.len() - before
     }
 
-    /// Appends packets that are due. With a load program, each segment of the program takes a
-    /// separate call.
+    /// Appends packets that are due.
     pub(super) fn fill_paced(&mut self, region: &mut Region, batch: &mut Batch, packets: usize, pace: &Pace) -> Stop {
         let Some(program) = self.program() else { return self.fill_segment(region, batch, packets, pace) };
         let full = batch.len() + packets;
@@ -394,7 +392,7 @@ impl Generator {
         let (frame_bytes_max, steps) = (region.frame_bytes_max(), self.schedule.steps());
         let (mut at, mut counters) = (self.at, self.counters);
         let mut stop = Stop::Enough;
-        // The limit bounds the time of the call if most packets belong to other workers.
+        // The number of attempts is limited, because most packets may belong to other workers.
         for _ in 0..packets.saturating_mul(16) {
             if batch.len() == full {
                 break;
@@ -451,7 +449,8 @@ impl Generator {
         let payload = shape.headers_bytes();
         let payload_bytes = usize::from(frame_bytes) - payload;
         if out.len() < COPY {
-            // `out` is too short for a copy of fixed size. A local array holds the headers first.
+            // `out` is too short for a copy of fixed size, so a local array holds the headers
+            // first.
             let mut headers = headers::<COPY>(flow, tail);
             let payload_sum = self.payload.emit(random, payload_bytes, &mut out[payload..]);
             self.finish(shape, flow, frame_bytes, payload_sum, &mut headers);
@@ -510,7 +509,6 @@ impl Generator {
         }
     }
 
-    /// Returns the average number of units per packet, where a unit is a packet or a bit.
     pub(super) fn units_mean(&self) -> f64 {
         match self.units_per {
             UnitsPer::Packet => 1.0,

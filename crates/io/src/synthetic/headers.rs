@@ -157,7 +157,7 @@ impl Shape {
 }
 
 /// Returns the one's complement sum of the 16-bit words in the machine's byte order. The carries
-/// are not added yet. `bytes` has an even length of at most the headers of a packet.
+/// are not added yet. `bytes` has an even length, and is at most as long as a packet's headers.
 fn sum(bytes: &[u8]) -> u32 {
     bytes.chunks_exact(2).map(|word| u32::from(u16::from_ne_bytes([word[0], word[1]]))).sum()
 }

@@ -22,7 +22,7 @@ pub(super) enum Lengths {
 #[derive(Debug)]
 pub(super) struct Cycle {
     bytes: Vec<u16>,
-    /// Total length in bytes of all earlier packets of the cycle, for each packet.
+    /// For each packet of the cycle, the total length in bytes of all packets before it.
     before: Vec<u32>,
     total_bytes: u64,
     longest: u16,

@@ -26,7 +26,7 @@ pub(super) const STEP_BYTES: usize = 32;
 pub(super) struct Payload {
     kind: PayloadKind,
     pool: Vec<u8>,
-    /// Sum of all earlier words, for each word of the pool.
+    /// Entry `i` is the sum of the first `i` words of the pool.
     sums: Vec<u32>,
     /// List of patterns, ordered by length.
     patterns: Vec<Vec<u8>>,

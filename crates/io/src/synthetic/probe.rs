@@ -104,7 +104,7 @@ impl Default for Probes {
 impl Probes {
     /// Creates the shared state of a new run.
     pub fn new() -> Self {
-        // The clock makes the run numbers of different processes different.
+        // The run number depends on the clock, so different processes get different run numbers.
         static NEXT: AtomicU16 = AtomicU16::new(0);
         let run = NEXT.fetch_add(1, Ordering::Relaxed) ^ (Clock::Machine.now_ns() >> 20) as u16;
         Self { run, statistics: Arc::default() }

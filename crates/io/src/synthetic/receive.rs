@@ -76,7 +76,6 @@ impl Receive for Receiver {
         let elapsed_ns = now_ns.saturating_sub(start_ns);
         let pace = match (&self.program, self.units_per_s, self.time) {
             (Some(program), _, _) => {
-                // The generator reads the times between packets from the load program.
                 Pace { due: program.due(elapsed_ns), first: 0, start_ns: stamp_start_ns, unit_ns: 1.0 }
             }
             (None, Some(units_per_s), _) => {

@@ -19,7 +19,7 @@ use super::draw::{below, draw};
 /// hash bucket is correct within 1 %, and the schedule fits into a cache.
 const ROUND_PACKETS: u32 = 16 << 10;
 
-/// Position in each round whose packet belongs to this worker.
+/// A packet of this worker, at the same position in every round.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Slot {
     /// Position of the packet in the round.
@@ -81,7 +81,7 @@ impl Schedule {
     }
 }
 
-/// View of a [`Schedule`] that moves to the worker's next packet.
+/// Moves through a [`Schedule`], from one packet of the worker to the next.
 #[derive(Clone, Copy)]
 pub(super) struct Steps<'a> {
     slots: &'a [Slot],

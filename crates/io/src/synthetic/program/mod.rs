@@ -28,7 +28,6 @@ const SEGMENTS_MAX: usize = 1_000_000;
 /// One second, in nanoseconds.
 const SECOND_NS: f64 = 1e9;
 
-/// A load program in the form that the generator uses.
 #[derive(Clone, Debug)]
 pub(super) struct Program {
     /// Periods with a constant rate, in chronological order. After the last segment, the program
