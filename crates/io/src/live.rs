@@ -44,7 +44,8 @@ pub struct ArenaNeeds {
     /// Number of bytes before each buffer that are reserved for the port's driver. The number is a
     /// multiple of 128. If it is not 0, all buffers have the same size.
     pub prefix_bytes: usize,
-    /// Number of bytes that the port's driver may leave unused between the headroom and a frame.
+    /// Number of unused bytes that the port's driver may leave in front of a frame, in addition to
+    /// the headroom.
     pub driver_bytes: usize,
     /// Number of buffers that the port itself holds for each worker.
     pub buffers: usize,
