@@ -41,9 +41,9 @@ void GW_SYMBOL(gw_ipv6_bulk)(const gw_u8 *image, gw_u32 variant, const gw_u8 *ad
 gw_u64 GW_SYMBOL(gw_probe)(const gw_u8 *image, gw_u64 lines, gw_u64 seed, gw_u32 rounds,
                            gw_u32 group);
 
-/* Reads rounds * GW_PROBE_READS random cache lines of a table, to measure the latency of the
- * table's memory. If `group` is 0, each read waits for the result of the previous read. Otherwise,
- * `group` independent lookups are interleaved. */
+/* Reads rounds * GW_PROBE_READS random cache lines of a table, to measure its memory latency. If
+ * `group` is 0, each read waits for the previous one. Otherwise, `group` independent lookups are
+ * interleaved. */
 gw_u64 GW_SYMBOL(gw_probe)(const gw_u8 *image, gw_u64 lines, gw_u64 seed, gw_u32 rounds,
                            gw_u32 group)
 {

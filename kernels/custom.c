@@ -1,7 +1,7 @@
 /*
- * Source text that surrounds a function that a user wrote, for the CPU. Godwit compiles the
- * function at startup into a library without libc. src/custom.rs replaces the parts between the
- * lines `begin` and `end`.
+ * Source text that surrounds a user's function on the CPU. Godwit compiles this text at startup
+ * into a library without libc. src/custom.rs replaces the parts between the lines `begin` and
+ * `end`.
  */
 #include "dialect/dialect.h"
 #include "common/frame.h"
@@ -18,8 +18,8 @@
 #include "dialect/loops_cpu.h"
 
 #ifndef GW_CHECKED
-/* The library defines these functions itself, because compilers replace loops and assignments by
- * calls of them. */
+/* Compilers replace loops and assignments by calls of these functions. The library defines them,
+ * because it has no libc. */
 #define GW_HIDDEN __attribute__((visibility("hidden")))
 GW_HIDDEN void *memcpy(void *to, const void *from, size_t bytes);
 GW_HIDDEN void *memmove(void *to, const void *from, size_t bytes);
@@ -89,8 +89,8 @@ int memcmp(const void *a, const void *b, size_t bytes)
 
 #define GOPT_GROUP     group
 #define GOPT_GROUP_MAX 64
-/* Number of packets between the current packet and the packet whose frame is prefetched.
- * dialect/loop_gopt.c has the same number. */
+/* Number of packets by which the loop prefetches frames ahead of their use. dialect/loop_gopt.c has
+ * the same number. */
 #define GW_FRAMES_AHEAD 32u
 
 /* begin loops */

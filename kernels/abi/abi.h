@@ -38,9 +38,8 @@ GW_ASSERT_OFFSET(gw_descriptor, port, 9);
 GW_ASSERT_OFFSET(gw_descriptor, order, 10);
 GW_ASSERT_OFFSET(gw_descriptor, flow_hash, 12);
 
-/* Verdict of a dropped packet. A verdict is the result that a packet function returns for a packet.
- * Each function declares a list of its other verdicts, and the verdict is then an index into this
- * list. */
+/* Verdict of a dropped packet. A verdict is the result of a packet function for a packet. All other
+ * verdicts are indices into a list that each function declares. */
 #define GW_VERDICT_DROP 255u
 
 /* Value of gw_outcome.port for a flooded packet. The packet leaves through all ports of a port set
@@ -83,9 +82,9 @@ GW_ASSERT_OFFSET(gw_bin, row, 14);
 GW_ASSERT_OFFSET(gw_bin, part, 15);
 
 /*
- * Flags of gw_bin.part. If the packets of a batch need different kinds of processing, the batch
- * consists of consecutive parts, one for each kind. One work-group runs all parts in order, so its
- * threads always take the same branches.
+ * Flags of gw_bin.part. If the packets of a batch need different kinds of processing, the batch has
+ * one part for each kind. One work-group runs all parts in order, so its threads always take the
+ * same branches.
  */
 #define GW_PART_MORE 1u /* the next entry is another part of the same batch */
 #define GW_PART_REST 2u /* the previous entry is another part: no other work-group starts here */
@@ -110,9 +109,9 @@ GW_STATIC_ASSERT(sizeof(gw_chain) == 64, chain_size);
 GW_ASSERT_OFFSET(gw_chain, verdicts, 4);
 GW_ASSERT_OFFSET(gw_chain, instances, 8);
 
-/* Kernel and kind of processing with which a device runs a configured function, if the packets come
- * from another function on the device. The parameter of such packets is 0, because no code on the
- * CPU has prepared them. */
+/* Kernel and kind of processing with which a device runs a configured function, for packets from
+ * another function on the device. The parameter of such packets is 0, because no code on the CPU
+ * has prepared them. */
 typedef struct gw_chain_stage {
     gw_u32 kernel;  /* kernel number */
     gw_u32 variant; /* kind of processing of all packets */
@@ -135,8 +134,8 @@ GW_ASSERT_OFFSET(gw_chain_stage, variant, 4);
 #define GW_TRAIL_NONE 0xffffffffu /* only one function */
 #define GW_HOPS_MAX   4u          /* maximum number of next functions */
 
-/* Size in bytes of the memory in which a work-group collects the packets that continue to a next
- * function on the device. The number of packets must be a multiple of 16. */
+/* Size in bytes of the memory for packets that continue to a next function on the device. The
+ * number of packets must be a multiple of 16. */
 #define GW_CHAIN_SCRATCH_BYTES(packets) (40u * (packets))
 
 /*
@@ -180,8 +179,8 @@ GW_ASSERT_OFFSET(gw_mailbox, finished, 64);
 #define GW_MAILBOX_ENDED   2u /* the group has ended */
 
 /* Size of one slot of the queue from the host to a work-group, and offsets of the arrays in the
- * slot, in bytes. `bin_packets` is the capacity of the slot in packets. The capacity is a multiple
- * of 16, so that slots begin at multiples of 64 bytes. */
+ * slot, in bytes. The capacity `bin_packets` is a multiple of 16. Slots therefore begin at
+ * multiples of 64 bytes. */
 #define GW_MAILBOX_SLOT_BYTES(bin_packets)      (64u + 36u * (bin_packets))
 #define GW_MAILBOX_SLOT_DESCRIPTORS             64u
 #define GW_MAILBOX_SLOT_PARAMETERS(bin_packets) (64u + 16u * (bin_packets))

@@ -36,8 +36,8 @@ pub(super) fn compile(root: &Path, out: &Path, cpu: &CpuText) {
             }
         }
         let suffix = level.name.replace('-', "_");
-        // The compiler names object files after their source file. Each x86-64 level therefore
-        // needs a separate folder.
+        // The compiler names object files after their source file, so each x86-64 level needs a
+        // separate folder.
         let folder = out.join(&suffix);
         build.out_dir(&folder).define("GW_LEVEL", suffix.as_str());
         let cpu = cpu.write_transformed(&build, &folder);
@@ -52,8 +52,8 @@ pub(super) fn compile(root: &Path, out: &Path, cpu: &CpuText) {
     compile_native(root, out, x86_64);
 }
 
-/// Compiles the versions of kernels for one type of CPU, such as AVX-512. Leaves out a version if
-/// the compiler does not support its flags.
+/// Compiles kernels for special CPU features, such as AVX-512. Leaves out features whose flags the
+/// compiler does not support.
 fn compile_native(root: &Path, out: &Path, x86_64: bool) {
     let mut externs = String::new();
     let mut table = String::new();

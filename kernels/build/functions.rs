@@ -9,8 +9,8 @@ use godwit_declare::{Declaration, Form, generate};
 
 use crate::{read, write};
 
-/// The part of the device source texts that `src/custom.rs` replaces by functions of users. It
-/// includes the lines that mark its begin and end.
+/// Part of the device source texts that `src/custom.rs` replaces by users' functions, with the
+/// lines that mark its begin and end.
 const CUSTOM: &str = "/* begin custom */\n#define GW_CUSTOM_FUNCTIONS(X)\n/* end custom */\n";
 
 /// A function and its kernel.
@@ -66,8 +66,7 @@ impl Functions {
         self.0.iter().filter_map(|function| Some((function.declaration.number?, function)))
     }
 
-    /// Returns the text of each generated C header. The map is indexed by the path of the header
-    /// below `kernels/`.
+    /// Returns the texts of the generated C headers, by their paths below `kernels/`.
     pub(super) fn headers(&self) -> BTreeMap<String, String> {
         let mut headers = BTreeMap::new();
         let mut functions = String::from(
@@ -91,8 +90,8 @@ impl Functions {
         headers
     }
 
-    /// Returns the C header that selects how each function runs on devices: with one work-item per
-    /// packet, or with several (`dialect/README.md`).
+    /// Returns the C header that selects the number of work-items per packet for each function on
+    /// devices: one or several (`dialect/README.md`).
     fn groups(&self) -> String {
         let mut text = String::from(
             "/* Forms of all functions on devices. Generated from their declarations. */\n#ifndef GODWIT_GROUPS_H\n\
@@ -117,7 +116,6 @@ impl Functions {
         text
     }
 
-    /// Writes the generated C headers into a folder, so that C files can include them.
     pub(super) fn write_headers(&self, folder: &Path) {
         for (path, text) in self.headers() {
             write(&folder.join(path), &text);

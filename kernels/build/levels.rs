@@ -8,13 +8,13 @@ pub(super) struct Level {
     pub(super) flags: &'static [&'static str],
     /// Names of the CPU features that `flags` enable, as `is_x86_feature_detected!` expects them.
     pub(super) features: &'static [&'static str],
-    /// Optional compiler flags, each with the CPU feature that it enables. The build leaves out a
-    /// flag that the compiler does not support.
+    /// Optional compiler flags, each with the CPU feature that it enables. A flag is left out if
+    /// the compiler does not support it.
     pub(super) extras: &'static [(&'static str, &'static str)],
 }
 
-/// Levels of the x86-64 psABI (System V ABI, AMD64 supplement, section 3.1.1). In addition, each
-/// level includes the cryptographic instructions that most CPUs of this level have.
+/// Levels of the x86-64 psABI (System V ABI, AMD64 supplement, section 3.1.1). Each level also
+/// includes the cryptographic instructions that most CPUs of this level have.
 pub(super) const X86_64_LEVELS: &[Level] = &[
     Level {
         name: "x86-64-v2",

@@ -1,5 +1,5 @@
-//! Assembles the source texts of all kernels. There is one text per device language and one text
-//! for the CPU. Each text contains all included files.
+//! Assembles the source texts of all kernels: one text per device language, and one for the CPU.
+//! Each text contains all included files.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
@@ -11,8 +11,8 @@ use crate::{compile, read};
 /// Headers that only the compilers of devices include.
 const NOT_CPU: &[&str] = &["dialect/cuda.h", "dialect/opencl.h"];
 const NOT_CUDA: &[&str] = &["dialect/cpu.h", "dialect/aes_ni.h", "dialect/ghash_clmul.h", "dialect/opencl.h"];
-/// Headers that the OpenCL text leaves out. They contain functions whose work-items exchange words,
-/// which OpenCL kernels do not use (GW_TEAM_FORM).
+/// Headers that the OpenCL text leaves out. Work-items exchange words in their functions, which
+/// OpenCL kernels do not use (GW_TEAM_FORM).
 const NOT_OPENCL: &[&str] = &[
     "dialect/cpu.h",
     "dialect/aes_ni.h",
@@ -32,8 +32,8 @@ pub(super) fn write_texts(root: &Path, out: &Path, functions: &Functions) {
     let opencl = expand("opencl.cl", &not_opencl);
     let cuda = expand("cuda.cu", NOT_CUDA);
     let cpu = expand("cpu.c", NOT_CPU);
-    // The digest is an FNV-1a hash of all source texts. It identifies a version of the kernels in
-    // caches and profiles. It does not protect against attacks.
+    // The digest is an FNV-1a hash, which does not protect against attacks. It identifies a version
+    // of the kernels in caches and profiles.
     let digest = [&opencl, &cuda, &cpu]
         .iter()
         .flat_map(|text| text.bytes())
@@ -50,14 +50,13 @@ pub(super) fn write_texts(root: &Path, out: &Path, functions: &Functions) {
 /// Text of `cpu.c` with its includes expanded.
 pub(super) struct CpuText {
     text: String,
-    /// Names of the C functions with a packet loop that gopt transforms. The transformed loops
-    /// interleave packets (`dialect/loop_gopt.c`).
+    /// Names of the C functions whose packet loop gopt transforms. A transformed loop interleaves
+    /// packets (`dialect/loop_gopt.c`).
     loops: Vec<String>,
 }
 
-/// Returns the text of `cpu.c` with its includes expanded. Also writes a Rust file that lists the
-/// kernels that interleave packets. These kernels have accesses that are likely to miss every
-/// cache.
+/// Returns the text of `cpu.c` with its includes expanded. Also writes a Rust list of the kernels
+/// that interleave packets, because their accesses are likely to miss every cache.
 pub(super) fn cpu_text(root: &Path, out: &Path, functions: &Functions) -> CpuText {
     let text = flatten(root, &functions.headers(), "cpu.c", NOT_CPU);
     let (begin, end) = ("/* begin NAME */\n", "/* end NAME */\n");
@@ -99,9 +98,9 @@ pub(super) fn cpu_text(root: &Path, out: &Path, functions: &Functions) -> CpuTex
 }
 
 impl CpuText {
-    /// Writes a version of `cpu.c` for one x86-64 level, in which gopt has transformed the packet
-    /// loops. Returns the path of the file. The text depends on the level, because the compiler
-    /// predefines different macros for each level.
+    /// Writes a version of `cpu.c` in which gopt has transformed the packet loops. Returns the path
+    /// of the file. Each x86-64 level needs a separate version, because the compiler predefines
+    /// different macros for each level.
     pub(super) fn write_transformed(&self, build: &cc::Build, folder: &Path) -> PathBuf {
         let options = gopt::Options {
             name: "cpu.c",
@@ -116,7 +115,7 @@ impl CpuText {
     }
 }
 
-/// Returns the path and the flags of a build's C compiler, which gopt runs as a preprocessor.
+/// Returns the C compiler and the flags of a build. gopt runs this compiler as a preprocessor.
 fn preprocessor(build: &cc::Build) -> gopt::Compiler {
     let tool = build.get_compiler();
     gopt::Compiler {
@@ -180,8 +179,8 @@ fn append(
     }
 }
 
-/// Converts the path `included`, which is relative to `folder`, to a path without `..` that is
-/// relative to the root.
+/// Resolves the path `included` relative to `folder`. The result has no `..` and is relative to the
+/// root.
 fn resolve(folder: &str, included: &str) -> String {
     let mut parts: Vec<&str> = folder.split('/').filter(|part| !part.is_empty()).collect();
     for part in included.split('/') {

@@ -1,4 +1,4 @@
-/* Constants of packet headers, and a parser for Ethernet headers. Several functions use them. */
+/* Constants of packet headers and a parser for Ethernet headers, shared by several functions. */
 #ifndef GODWIT_FRAME_H
 #define GODWIT_FRAME_H
 
@@ -10,8 +10,8 @@
 #define GW_PROTOCOL_TCP    6u
 #define GW_PROTOCOL_UDP    17u
 
-/* Intermediate result for one packet. The code before the table lookup passes it to the code of the
- * lookup. */
+/* Intermediate result for one packet, from the code before the table lookup to the code after
+ * it. */
 typedef struct gw_half {
     GW_GLOBAL gw_u8 *frame; /* first byte of the frame */
     gw_u32 offset;          /* offset at which the second half continues; 0: nothing left to do */
@@ -56,7 +56,7 @@ GW_LANE gw_u32 gw_is_group_frame(const GW_GLOBAL gw_u8 *frame)
     return frame[0] & 1u;
 }
 
-/* Swaps the destination address in bytes 0..6 of a frame and the source address in bytes 6..12. */
+/* Swaps the destination and the source address of a frame (bytes 0..6 and 6..12). */
 GW_LANE void gw_swap_macs(GW_GLOBAL gw_u8 *frame)
 {
     const gw_u64 front = gw_load_be64(frame);

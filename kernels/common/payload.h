@@ -84,8 +84,7 @@ GW_LANE gw_payload gw_payload_ipv4(const GW_GLOBAL gw_u8 *frame, gw_u32 offset, 
     if (total_length > length - offset) {
         return gw_payload_truncated();
     }
-    /* The transport header may be missing or incomplete in a fragment, so it is not parsed
-     * there. */
+    /* A fragment may lack the transport header, or contain only a part of it. */
     const gw_u32 fragment = gw_load_be16(frame + offset + 6) & 0x3fff;
     const gw_u32 protocol = fragment ? 0 : frame[offset + 9];
     return gw_payload_l4(frame, protocol, offset + header_bytes, offset + total_length);

@@ -25,7 +25,7 @@
 #ifndef GODWIT_AES_H
 #define GODWIT_AES_H
 
-/* Nonce of a counter block: its first 12 bytes, as big-endian words. The fourth word of the block
+/* First 12 bytes of a counter block (the nonce), as big-endian words. The fourth word of the block
  * is the counter (RFC 3686, section 4; NIST SP 800-38D, section 7.1). */
 typedef struct gw_aes_nonce {
     gw_u32 salt;

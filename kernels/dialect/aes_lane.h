@@ -8,26 +8,25 @@
 
 #include "aes_team.h"
 
-/* Number of AES blocks that a thread encrypts together. The table loads of one block then overlap
- * with the computation of the other block. */
+/* Number of AES blocks that a thread encrypts together. The thread computes on one block while it
+ * loads table entries for the other block. */
 #define GW_AES_LANE_BLOCKS 2u
 
-/* Returns the address of entry 0 in this thread's copy of the AES lookup table. */
 GW_LANE const GW_LOCAL gw_u8 *gw_aes_lane_table(const GW_LOCAL gw_aes_team_table *table)
 {
     return (const GW_LOCAL gw_u8 *)&table->words[0][0][gw_lane_id() % GW_AES_TABLE_LANES];
 }
 
 /* Returns the entry of the AES lookup table for the byte in row `row` of a column. For rows 2 and
- * 3, returns an entry that is rotated by two bytes. */
+ * 3, the entry is rotated by two bytes. */
 GW_LANE gw_u32 gw_aes_lane_entry(const GW_LOCAL gw_u8 *table, gw_u32 column, gw_u32 row)
 {
     return *(const GW_LOCAL gw_u32 *)(table + (row < 2 ? 0 : 4 * GW_AES_TABLE_LANES) +
                                       gw_byte_above(column, row, 0));
 }
 
-/* Computes one column of the next AES state: applies SubBytes, MixColumns and the round key.
- * ShiftRows takes rows 0 to 3 from the columns row0 to row3. */
+/* Computes one column of the next AES state with SubBytes, ShiftRows, MixColumns and AddRoundKey.
+ * ShiftRows takes row 0 from the column `row0`, row 1 from `row1`, and so on. */
 GW_LANE gw_u32 gw_aes_lane_column(const GW_LOCAL gw_u8 *table, gw_u32 row0, gw_u32 row1,
                                   gw_u32 row2, gw_u32 row3, gw_u32 key)
 {

@@ -6,11 +6,11 @@
 #include <immintrin.h>
 
 /* Number of AES blocks that are encrypted together. The instruction AESENC has a latency of about 4
- * cycles and a throughput of 1 or 2 per cycle. Independent blocks fill the latency. */
+ * cycles and a throughput of 1 or 2 per cycle. Independent blocks hide the latency. */
 #define GW_AES_LANES 8u
 
-/* Marks functions that are inlined once for each number of AES rounds. With a constant number of
- * rounds, the instructions address the round keys directly. */
+/* Marks functions that are inlined for each number of AES rounds. The number is then a constant, so
+ * instructions address the round keys directly. */
 #define GW_AES_INLINE static inline __attribute__((always_inline))
 
 typedef __m128i gw_aes_block;

@@ -50,8 +50,8 @@ GW_TABLE gw_u8 gw_aes_inverse_sbox[256] = {
     0x17, 0x2b, 0x04, 0x7e, 0xba, 0x77, 0xd6, 0x26, 0xe1, 0x69, 0x14, 0x63, 0x55, 0x21, 0x0c, 0x7d,
 };
 
-/* Table of SubBytes and MixColumns (FIPS 197, section 5.1.3). Entry b is the resulting column for
- * an input column with byte b in row 0 and zeros in the other rows. */
+/* Table of SubBytes and MixColumns (FIPS 197, section 5.1.3). Entry b is the result for a column
+ * with byte b in row 0 and zeros in the other rows. */
 GW_TABLE gw_u32 gw_aes_columns[256] = {
     0xa56363c6, 0x847c7cf8, 0x997777ee, 0x8d7b7bf6, 0x0df2f2ff, 0xbd6b6bd6, 0xb16f6fde, 0x54c5c591,
     0x50303060, 0x03010102, 0xa96767ce, 0x7d2b2b56, 0x19fefee7, 0x62d7d7b5, 0xe6abab4d, 0x9a7676ec,
@@ -87,8 +87,8 @@ GW_TABLE gw_u32 gw_aes_columns[256] = {
     0xc3414182, 0xb0999929, 0x772d2d5a, 0x110f0f1e, 0xcbb0b07b, 0xfc5454a8, 0xd6bbbb6d, 0x3a16162c,
 };
 
-/* Table of InvSubBytes and InvMixColumns (FIPS 197, section 5.3.3). Entry b is the resulting column
- * for an input column with byte b in row 0 and zeros in the other rows. */
+/* Table of InvSubBytes and InvMixColumns (FIPS 197, section 5.3.3). Entry b is the result for a
+ * column with byte b in row 0 and zeros in the other rows. */
 GW_TABLE gw_u32 gw_aes_inverse_columns[256] = {
     0x50a7f451, 0x5365417e, 0xc3a4171a, 0x965e273a, 0xcb6bab3b, 0xf1459d1f, 0xab58faac, 0x9303e34b,
     0x55fa3020, 0xf66d76ad, 0x9176cc88, 0x254c02f5, 0xfcd7e54f, 0xd7cb2ac5, 0x80443526, 0x8fa362b5,
@@ -133,16 +133,14 @@ typedef struct gw_aes_block {
     gw_u32 d;
 } gw_aes_block;
 
-/* Computes one column of the last AES round before AddRoundKey, by applying SubBytes and ShiftRows.
- */
+/* Applies SubBytes and ShiftRows to one column in the last AES round. */
 GW_LANE gw_u32 gw_aes_substitute(gw_u32 row0, gw_u32 row1, gw_u32 row2, gw_u32 row3)
 {
     return (gw_u32)gw_aes_sbox[row0 & 0xff] | (gw_u32)gw_aes_sbox[row1 >> 8 & 0xff] << 8 |
            (gw_u32)gw_aes_sbox[row2 >> 16 & 0xff] << 16 | (gw_u32)gw_aes_sbox[row3 >> 24] << 24;
 }
 
-/* Computes one column of the last inverse AES round before AddRoundKey, by applying InvSubBytes and
- * InvShiftRows. */
+/* Applies InvSubBytes and InvShiftRows to one column in the last inverse AES round. */
 GW_LANE gw_u32 gw_aes_unsubstitute(gw_u32 row0, gw_u32 row1, gw_u32 row2, gw_u32 row3)
 {
     return (gw_u32)gw_aes_inverse_sbox[row0 & 0xff] |
@@ -151,9 +149,8 @@ GW_LANE gw_u32 gw_aes_unsubstitute(gw_u32 row0, gw_u32 row1, gw_u32 row2, gw_u32
            (gw_u32)gw_aes_inverse_sbox[row3 >> 24] << 24;
 }
 
-/* Computes one column of an AES round before AddRoundKey: applies ShiftRows, SubBytes and
- * MixColumns. The table holds the entries for row 0. For each further row, the entry is rotated by
- * one more byte. */
+/* Applies ShiftRows, SubBytes and MixColumns to one column. The table holds the entries for row 0.
+ * The entry for each further row is rotated by one more byte. */
 GW_LANE gw_u32 gw_aes_column(gw_u32 row0, gw_u32 row1, gw_u32 row2, gw_u32 row3)
 {
     return gw_aes_columns[row0 & 0xff] ^ gw_rotate_left32(gw_aes_columns[row1 >> 8 & 0xff], 8) ^
@@ -161,8 +158,7 @@ GW_LANE gw_u32 gw_aes_column(gw_u32 row0, gw_u32 row1, gw_u32 row2, gw_u32 row3)
            gw_rotate_left32(gw_aes_columns[row3 >> 24], 24);
 }
 
-/* Computes one column of an inverse AES round before AddRoundKey, by applying InvShiftRows,
- * InvSubBytes and InvMixColumns. */
+/* Applies InvShiftRows, InvSubBytes and InvMixColumns to one column. */
 GW_LANE gw_u32 gw_aes_inverse_column(gw_u32 row0, gw_u32 row1, gw_u32 row2, gw_u32 row3)
 {
     return gw_aes_inverse_columns[row0 & 0xff] ^

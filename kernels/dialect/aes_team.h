@@ -57,7 +57,7 @@ GW_GROUP void gw_aes_team_fill(GW_LOCAL gw_aes_team_table *table, gw_u32 inverse
     for (gw_u32 i = gw_lane_id(); i < 256; i += gw_lane_count()) {
         const gw_u32 entry = inverse ? gw_aes_inverse_columns[i] : gw_aes_columns[i];
         for (gw_u32 j = 0; j < GW_AES_TABLE_LANES; j++) {
-            /* Neighbouring threads start with different copies of an entry, so that they write to
+            /* Neighbouring threads start with different copies, because they must write to
              * different memory banks. */
             const gw_u32 lane = (i + j) % GW_AES_TABLE_LANES;
             table->words[i][0][lane] = entry;
@@ -75,7 +75,7 @@ GW_LANE gw_aes_half gw_aes_team_key(const GW_GLOBAL gw_u32 *keys, gw_u32 round)
 }
 
 /* Loads this thread's half of the AES round keys. `keys` points to round keys in the format of
- * aes.h. `half` is the index of the thread in its team of two threads. */
+ * aes.h. `half` is 0 or 1, the number of the thread in its pair. */
 GW_LANE void gw_aes_team_begin(gw_aes_team *team, const GW_LOCAL gw_aes_team_table *table,
                                const GW_GLOBAL gw_u32 *keys, gw_u32 rounds, gw_u32 half)
 {
@@ -94,9 +94,8 @@ GW_LANE void gw_aes_team_begin(gw_aes_team *team, const GW_LOCAL gw_aes_team_tab
 
 /*
  * Returns the entry of the AES lookup table for the byte in row `row` of a column. For rows 2 and
- * 3, returns an entry that is rotated by two bytes. The load is volatile, so that the compiler
- * issues all loads of an AES round before it uses any of them. Without this, a block takes 20 %
- * longer.
+ * 3, the entry is rotated by two bytes. The load is volatile, because the compiler must issue all
+ * loads of an AES round before it uses any of them. Otherwise, a block takes 20 % longer.
  */
 GW_LANE gw_u32 gw_aes_team_lookup(const gw_aes_team *team, gw_u32 column, gw_u32 row)
 {
@@ -106,8 +105,8 @@ GW_LANE gw_u32 gw_aes_team_lookup(const gw_aes_team *team, gw_u32 column, gw_u32
 }
 
 /* Looks up the table entries for this thread's half of the next AES state. Each of its two columns
- * needs four entries. ShiftRows takes row r from the column that is r positions to the right.
- * InvShiftRows takes row r from the column that is r positions to the left. */
+ * needs four entries. ShiftRows takes row r from the column that is r positions to the right, and
+ * InvShiftRows from the column that is r positions to the left. */
 GW_LANE void gw_aes_team_rows(const gw_aes_team *team, gw_u32 inverse, gw_aes_half state,
                               gw_u32 rows[GW_AES_TEAM_WORDS][4])
 {
@@ -123,8 +122,8 @@ GW_LANE void gw_aes_team_rows(const gw_aes_team *team, gw_u32 inverse, gw_aes_ha
     rows[1][inverse ? 3 : 1] = gw_aes_team_lookup(team, other0, inverse ? 3 : 1);
 }
 
-/* Computes one AES round that is not the last: applies SubBytes, ShiftRows, MixColumns and
- * AddRoundKey. */
+/* Computes one AES round with SubBytes, ShiftRows, MixColumns and AddRoundKey. The last round needs
+ * other code. */
 GW_LANE gw_aes_half gw_aes_team_round(const gw_aes_team *team, gw_u32 inverse, gw_aes_half state,
                                       gw_aes_half key)
 {
@@ -149,7 +148,7 @@ GW_LANE gw_aes_half gw_aes_team_round(const gw_aes_team *team, gw_u32 inverse, g
  */
 #define GW_AES_TEAM_SPLIT 10u
 
-/* Applies the first AddRoundKey of AES to the half block that this thread holds. */
+/* Applies the first AddRoundKey of AES to this thread's half of the block. */
 GW_LANE gw_aes_half gw_aes_team_start(const gw_aes_team *team, gw_aes_half block)
 {
     block.word[0] ^= team->keys[0].word[0];
@@ -169,7 +168,7 @@ GW_LANE gw_aes_half gw_aes_team_rounds(const gw_aes_team *team, gw_u32 inverse, 
 }
 
 /* Computes the AES rounds from round 10 on. For the last round, only looks up the table entries and
- * returns them in `rows`. */
+ * stores them in `rows`. */
 GW_LANE void gw_aes_team_last_rounds(const gw_aes_team *team, gw_u32 inverse, gw_aes_half state,
                                      gw_u32 rows[GW_AES_TEAM_WORDS][4])
 {
@@ -185,7 +184,7 @@ GW_LANE void gw_aes_team_last_rounds(const gw_aes_team *team, gw_u32 inverse, gw
 }
 
 /* Completes the encryption of an AES block after gw_aes_team_rounds (FIPS 197, section 5.1).
- * Returns the half block that this thread holds. */
+ * Returns this thread's half of the block. */
 GW_LANE gw_aes_half gw_aes_team_encrypt_end(const gw_aes_team *team, gw_aes_half state)
 {
     gw_u32 rows[GW_AES_TEAM_WORDS][4];
@@ -210,7 +209,7 @@ GW_LANE gw_u32 gw_aes_team_plain(gw_u32 entry)
 }
 
 /* Completes the decryption of an AES block with the equivalent inverse cipher (FIPS 197, section
- * 5.3.5). Returns the half block that this thread holds. */
+ * 5.3.5). Returns this thread's half of the block. */
 GW_LANE gw_aes_half gw_aes_team_decrypt_end(const gw_aes_team *team, gw_aes_half state)
 {
     gw_u32 rows[GW_AES_TEAM_WORDS][4];

@@ -1,17 +1,15 @@
 /*
- * Copies packet data between host memory and device memory under CUDA. All threads of a work-group
- * take part in the copy.
- *
- * gw_fetch copies the packet bytes that a function reads to the device. gw_return copies the packet
- * bytes that a function has written to the host. gw_fetch_arrays and gw_return_arrays copy the
- * packet descriptors and the other arrays that have one element per packet.
+ * Copies packet data between host memory and device memory under CUDA, with all threads of a
+ * work-group. gw_fetch copies packet bytes to the device before a function reads them. gw_return
+ * copies packet bytes to the host after a function has written them. gw_fetch_arrays and
+ * gw_return_arrays copy the arrays with one element per packet, such as the descriptors.
  */
 #ifndef GODWIT_BUS_CUDA_H
 #define GODWIT_BUS_CUDA_H
 
 #include "loops_device.h"
 
-/* Maximum number of bytes that a configured function reads and writes at the start of each frame.
+/* Number of bytes at the start of each frame that a configured function reads and writes at most.
  * The values are Contract::reads_bytes and Contract::writes_bytes. */
 typedef struct gw_reach {
     gw_u32 reads_bytes;
@@ -21,16 +19,16 @@ typedef struct gw_reach {
 /* Value of a gw_reach field for a function that reads or writes whole frames. */
 #define GW_REACH_ALL 0xffffu
 
-/* Size of a word in bytes. One thread copies a word with one instruction. */
+/* Size of a word in bytes. A thread copies a word with one instruction. */
 #define GW_WORD_BYTES 16u
 #define GW_UNIT_WORDS (GW_BUFFER_UNIT / GW_WORD_BYTES)
 
-/* Number of words that one thread loads before it waits for them. One round trip over the bus
- * suffices for all of these words. */
+/* Number of words that a thread loads before it waits for them. All of these loads overlap in one
+ * round trip over the bus. */
 #define GW_WORDS_IN_FLIGHT 12u
 
-/* Range of aligned words that covers some bytes of a packet. The range stays within the packet's
- * buffer, because buffers begin and end at multiples of 64 bytes. */
+/* Range of aligned words that covers some bytes of a packet. Buffers begin and end at multiples of
+ * 64 bytes, so the range stays within the packet's buffer. */
 typedef struct gw_span {
     gw_u64 first; /* index of the first word, from the arena's start */
     gw_u32 words;
@@ -63,8 +61,8 @@ GW_LANE gw_span gw_span_at(const gw_descriptor *descriptors, const gw_outcome *o
     return span;
 }
 
-/* Returns the number of words to copy for the longest packet in a batch of packets. All threads of
- * a warp call this function together. */
+/* Returns the number of words to copy for the longest packet in a batch. All threads of a warp call
+ * this function together. */
 GW_LANE gw_u32 gw_span_words_max(const gw_descriptor *descriptors, const gw_outcome *outcomes,
                                  gw_u32 count, gw_u32 reach_bytes)
 {
@@ -79,8 +77,8 @@ GW_LANE gw_u32 gw_span_words_max(const gw_descriptor *descriptors, const gw_outc
 
 /*
  * Copies the packets of a batch between host memory and device memory. Consecutive threads copy
- * consecutive words, as if all packets were as long as the longest. This wastes few threads,
- * because the packets of a batch have similar lengths.
+ * consecutive words. All packets count as long as the longest one. This wastes few threads, because
+ * the packets of a batch have similar lengths.
  */
 GW_GROUP void gw_copy_packets(gw_u8 *to, const gw_u8 *from, const gw_descriptor *descriptors,
                               const gw_outcome *outcomes, gw_u32 count, gw_u32 reach_bytes)
@@ -134,17 +132,16 @@ GW_GROUP void gw_copy_packets(gw_u8 *to, const gw_u8 *from, const gw_descriptor 
     }
 }
 
-/* Copies packet bytes from host memory to device memory before a function reads them. The device
- * memory `shadow` holds a copy of all packet buffers. */
+/* Copies packet bytes from host memory to device memory before a function reads them. `shadow` is
+ * the copy of the packet buffers in device memory. */
 GW_GROUP void gw_fetch(gw_u8 *shadow, const gw_u8 *host, const gw_descriptor *descriptors,
                        gw_u32 count, gw_reach reach)
 {
     gw_copy_packets(shadow, host, descriptors, 0, count, reach.reads_bytes);
 }
 
-/* Copies packet bytes from device memory to host memory after a function has written them. The
- * first and the last word may also contain bytes that the function has not written. Copying these
- * bytes is harmless. */
+/* Copies packet bytes from device memory to host memory after a function has written them. Whole
+ * words are copied, so some unchanged bytes may be copied as well. */
 GW_GROUP void gw_return(gw_u8 *shadow, gw_u8 *host, const gw_descriptor *descriptors,
                         const gw_outcome *outcomes, gw_u32 count, gw_reach reach)
 {
@@ -155,8 +152,7 @@ GW_GROUP void gw_return(gw_u8 *shadow, gw_u8 *host, const gw_descriptor *descrip
 
 /*
  * Host address of the array `parameters`, or 0 if the copy engines of the GPU transfer all packet
- * data. The packet arrays have the same layout in host memory and in device memory, so this one
- * address locates all of them in host memory.
+ * data. The other packet arrays have the same distance from it in host memory as in device memory.
  */
 typedef gw_u64 gw_host_arrays;
 
@@ -182,8 +178,8 @@ GW_GROUP void gw_fetch_arrays(const gw_chunk_arrays *chunk, gw_host_arrays host,
 }
 
 /*
- * Copies the results of the packets in a batch to host memory. If the work-group has several warps,
- * the first warp takes the next batch instead of copying.
+ * Copies the results of a batch to host memory. If the work-group has several warps, the first warp
+ * takes the next batch instead.
  */
 GW_GROUP void gw_return_arrays(const gw_chunk_arrays *chunk, gw_host_arrays host, gw_u32 has_chain,
                                gw_u32 first, gw_u32 count)

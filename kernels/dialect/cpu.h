@@ -156,8 +156,8 @@ GW_LANE gw_u32 gw_rank_line(const gw_u64 *keys, gw_u32 count, gw_u64 key)
 #endif
 
 /* Returns the ones' complement sum of 16-bit words (RFC 1071, section 2 (B) and (C)). It adds
- * native 64-bit words with end-around carry, which gives the same sum. Only the last step depends
- * on the byte order. */
+ * 64-bit words with end-around carry, which gives the same sum. Only the last step depends on the
+ * byte order. */
 GW_LANE gw_u32 gw_ones_sum(const gw_u8 *bytes, gw_u32 length)
 {
     gw_u64 sum = 0;

@@ -10,8 +10,8 @@ typedef unsigned int gw_u32;
 typedef unsigned long long gw_u64;
 
 #define GW_STATIC_ASSERT(condition, name) static_assert(condition, #name)
-/* Asserts the offset of a struct field. NVRTC 13.5 evaluates offsetof at compile time, but NVRTC
- * 13.0 does not. The sizes of structs are asserted with all versions. */
+/* Asserts the offset of a struct field. NVRTC 13.0 cannot evaluate offsetof at compile time, but
+ * NVRTC 13.5 can. */
 #if defined(__has_builtin) && __has_builtin(__builtin_offsetof)
 #define GW_ASSERT_OFFSET(type, field, bytes)                                                       \
     static_assert(__builtin_offsetof(type, field) == (bytes), #type "." #field)
@@ -25,15 +25,15 @@ typedef unsigned long long gw_u64;
 #define GW_PRIVATE
 #define GW_TABLE static __constant__ const
 
-/* Number of threads per CUDA block. It suffices for 32 packets with nine threads each or 64 packets
- * with three threads each. */
+/* Number of threads per CUDA block. It suffices for 32 packets with nine threads each, or for 64
+ * packets with three threads each. */
 #define GW_GROUP_LANES 288u
 
 /* Minimum number of resident blocks per multiprocessor. With two blocks, each thread can use 112
  * registers. */
 #define GW_GROUPS_MIN 2
 
-/* Under CUDA, functions whose threads exchange words process each packet with several threads. */
+/* Functions whose threads exchange words process each packet with several threads under CUDA. */
 #define GW_TEAM_FORM        GW_BY_GROUP
 #define GW_TEAM_FORMS(list) list
 
@@ -72,15 +72,13 @@ GW_LANE gw_u32 gw_pair_word(gw_u32 word)
 
 /*
  * Returns `value`, which must be the same in all threads of the warp. The shuffle tells the
- * compiler that the value is uniform. Branches on the value then keep the warp together, and
- * exchanges between threads need no extra synchronisation.
+ * compiler that the value is uniform. A branch on the value then keeps the warp together.
  */
 GW_LANE gw_u32 gw_uniform(gw_u32 value)
 {
     return __shfl_sync(0xffffffffu, value, 0);
 }
 
-/* Returns the maximum of `value` over all threads of the warp. */
 GW_LANE gw_u32 gw_warp_max(gw_u32 value)
 {
 #if __CUDA_ARCH__ >= 800
@@ -123,10 +121,9 @@ GW_LANE void gw_local_max(gw_u32 *word, gw_u32 value)
 #define GW_FETCH(address)     ((void)(address))
 
 /*
- * Loads and stores at unaligned addresses. A GPU accesses only aligned words, with one instruction
- * per word, so these functions access as few words as possible. Every aligned word that they read
- * lies within the same packet buffer or table image, because both begin and end at multiples of 64
- * bytes.
+ * Loads and stores at unaligned addresses. A GPU accesses only aligned words, so these functions
+ * access as few of them as possible. All of these words lie in the same packet buffer or table
+ * image, because both begin and end at multiples of 64 bytes.
  */
 GW_LANE gw_u32 gw_load_be16(const gw_u8 *bytes)
 {

@@ -1,7 +1,7 @@
 /* gw_find_word searches two arrays of four 64-bit words each, one after the other. A word matches
  * if the bits that `mask` selects equal these bits of the expected value. Each array has a separate
- * expected value, which is never 0. The function returns the first match, or 0 if there is no
- * match. Each word is read with a single load. */
+ * expected value other than 0. The function returns the first match, or 0 if there is no match.
+ * Each word is read with a single load. */
 #ifndef GODWIT_DIALECT_FIND_H
 #define GODWIT_DIALECT_FIND_H
 
@@ -26,7 +26,7 @@ GW_LANE gw_u64 gw_find_word(const gw_u64 *first, gw_u64 expected_first, const gw
 #else
 
 /* Searches for a word in portable C. The code has no branches, because a CPU cannot predict them
- * for random words. It scans from the last word to the first, so the first match is the result. */
+ * for random words. The scan runs backwards, so the first match remains as the result. */
 GW_LANE gw_u64 gw_find_word(const GW_GLOBAL gw_u64 *first, gw_u64 expected_first,
                             const GW_GLOBAL gw_u64 *second, gw_u64 expected_second, gw_u64 mask)
 {

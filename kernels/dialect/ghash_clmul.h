@@ -84,7 +84,7 @@ GW_LANE gw_ghash_element gw_ghash_multiply(gw_ghash_element x, gw_ghash_element 
     return gw_ghash_reduce(gw_ghash_expand(x, y));
 }
 
-/* Adds whole blocks to a GHASH sum. It performs only one reduction for every four blocks. */
+/* Adds whole blocks to a GHASH sum, with one reduction for every four blocks. */
 GW_LANE gw_ghash_element gw_ghash_blocks(gw_ghash_element sum, const gw_u32 *keys,
                                          const gw_u8 *data, gw_u32 blocks)
 {

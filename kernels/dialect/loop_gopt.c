@@ -9,8 +9,8 @@
 #define GOPT_GROUP     group
 #define GOPT_GROUP_MAX 64
 
-/* Number of packets by which the loop prefetches frames ahead of their use. The value was measured
- * with `bench ipv4`. */
+/* Number of packets by which the loop prefetches frames ahead of their use, measured with `bench
+ * ipv4`. */
 #define GW_FRAMES_AHEAD 32u
 
 #define GW_PROBE_READS 4u
@@ -28,8 +28,6 @@ GW_LANE gw_u64 gw_probe_line(gw_u64 state, gw_u64 lines)
     return (state >> 32) * lines >> 32 << 6;
 }
 
-/* Reads random cache lines of a table, to measure the latency of memory. Each address depends on
- * the previous read. */
 static gw_u64 gw_probe_chain(const gw_u8 *image, gw_u64 lines, gw_u64 seed, gw_u32 reads)
 {
     gw_u64 state = seed;
@@ -53,8 +51,7 @@ static __attribute__((noinline, flatten)) void gw_bin_NAME(const gw_bin_call *ca
     const gw_u32 group = call->group;
     gw_u64 *counters = call->counters;
 
-    /* Prefetch the frames of the first packets. The loop below prefetches the frames of all later
-     * packets. */
+    /* Prefetch the first frames. The loop below prefetches all later frames. */
     for (gw_u32 i = 0; group != 1 && i < count && i < GW_FRAMES_AHEAD; i++) {
         GW_FETCH(arena + (gw_u64)descriptors[i].buffer * GW_BUFFER_UNIT + descriptors[i].head);
     }
@@ -65,16 +62,16 @@ static __attribute__((noinline, flatten)) void gw_bin_NAME(const gw_bin_call *ca
             const gw_descriptor *far = &descriptors[i + GW_FRAMES_AHEAD];
             GW_FETCH(arena + (gw_u64)far->buffer * GW_BUFFER_UNIT + far->head);
         }
-        /* The packet descriptor is modified in its array. With a local copy, the transformed loop
-         * would save the copy at every switch between packets. */
+        /* The packet descriptor is modified in its array. The transformed loop would save a local
+         * copy at every switch between packets. */
         gw_descriptor *descriptor = descriptors + i;
         gw_outcome *outcome = outcomes + i;
         outcome->verdict = 0;
         outcome->reason = 0;
         outcome->port = 0;
         outcome->value = 0;
-        /* When the transformed loop switches between packets, it saves only the values that differ
-         * between packets. */
+        /* The transformed loop saves only these values when it switches between packets, because
+         * they differ between packets. */
         gw_u8 *buffer = arena + (gw_u64)descriptor->buffer * GW_BUFFER_UNIT;
         const gw_u64 parameter = parameters[i];
         const gw_lane lane = {buffer, image, parameter, variant, counters};
@@ -87,8 +84,7 @@ static __attribute__((noinline, flatten)) void gw_bin_NAME(const gw_bin_call *ca
 
 /*
  * Reads random cache lines of a table, to choose the number of packets that the loop interleaves.
- * Each of `rounds` lookups reads GW_PROBE_READS lines, and the address of each line depends on the
- * previous line.
+ * Each of `rounds` lookups reads GW_PROBE_READS lines. Each address depends on the previous read.
  */
 static gw_u64 gw_probe_table(const gw_u8 *image, gw_u64 lines, gw_u64 seed, gw_u32 rounds,
                              gw_u32 group)

@@ -29,12 +29,12 @@
 #ifndef GODWIT_LOOPS_CHAIN_H
 #define GODWIT_LOOPS_CHAIN_H
 
-/* Upper bound for the number of functions that a device runs for one batch. The loop never reaches
- * this bound, because each function runs at most once. */
+/* Upper bound for the number of functions that a device runs for one batch. Each function runs at
+ * most once, so the loop never reaches this bound. */
 #define GW_STEPS_MAX 0xffffu
 
-/* Returns whether the device runs several functions one after another without the host. The result
- * is the same in all threads of all work-groups. */
+/* Returns whether the device runs several functions one after another without the host. All threads
+ * get the same result. */
 GW_LANE gw_u32 gw_has_chain(const GW_GLOBAL gw_u8 *images)
 {
     return (gw_u32)(((const GW_GLOBAL gw_chain *)images)->rows != 0);
@@ -70,7 +70,7 @@ GW_LANE GW_GLOBAL gw_u32 *gw_chain_origins(const gw_chunk_arrays *chunk)
     return (GW_GLOBAL gw_u32 *)(chunk->chain_scratch + (gw_u64)chunk->chain_packets * 36);
 }
 
-/* Returns how often a packet has continued to a next function on the device. */
+/* Returns the number of next functions that a packet has taken on the device. */
 GW_LANE gw_u32 gw_trail_hops(gw_u32 trail)
 {
     gw_u32 hops = 0;
@@ -80,9 +80,8 @@ GW_LANE gw_u32 gw_trail_hops(gw_u32 trail)
     return hops;
 }
 
-/* Stores the next function of each packet that the current function has processed, and adds the
- * packet's verdict to the record of its path. If the packets were packed into separate memory,
- * first copies their results to the arrays of the batch. */
+/* Stores the next function of each packet that the current function has processed. Also adds the
+ * packet's verdict to the record of its path. */
 GW_GROUP void gw_record_hops(const gw_chunk_arrays *chunk, const GW_LOCAL gw_steps *steps,
                              gw_u32 step)
 {
@@ -118,8 +117,8 @@ GW_GROUP void gw_record_hops(const gw_chunk_arrays *chunk, const GW_LOCAL gw_ste
     }
 }
 
-/* Packs the packets whose next function is `hop` into consecutive elements of separate memory. No
- * thread is then idle because of packets that have another next function. */
+/* Packs the packets whose next function is `hop` into consecutive elements of separate memory.
+ * Packets with other next functions then leave no thread idle. */
 GW_GROUP void gw_pack_packets(const gw_chunk_arrays *chunk, GW_LOCAL gw_steps *steps, gw_u32 hop)
 {
     const gw_u64 first = steps->bin.first;
@@ -133,11 +132,9 @@ GW_GROUP void gw_pack_packets(const gw_chunk_arrays *chunk, GW_LOCAL gw_steps *s
 }
 
 /*
- * Selects the next function of a batch of packets and the packets that this function processes.
- * Returns 0 if no packet continues on the device.
- *
- * All threads of the work-group call this function, which contains four barriers. The barriers
- * ensure that each thread sees what the other threads have written.
+ * Selects the next function of a batch, and the packets that this function processes. Returns 0 if
+ * no packet continues on the device. All threads of the work-group call this function, which
+ * contains four barriers. After each barrier, every thread sees what the others have written.
  */
 GW_GROUP gw_u32 gw_next_step(const gw_chunk_arrays *chunk, GW_LOCAL gw_steps *steps, gw_u32 step)
 {

@@ -1,8 +1,7 @@
 /*
  * Loop over a batch of packets on a CPU core, which calls a function for one packet at a time.
- * Memory accesses stall the core, so the loop prefetches data for later packets. It prefetches each
- * frame 2 * GW_AHEAD packets before it is processed. It prefetches table data GW_AHEAD packets
- * before it is needed.
+ * Memory accesses stall the core, so the loop prefetches data for later packets. A frame is
+ * prefetched 2 * GW_AHEAD packets before its use, and table data GW_AHEAD packets before its use.
  */
 #ifndef GODWIT_LOOPS_CPU_H
 #define GODWIT_LOOPS_CPU_H
@@ -29,8 +28,8 @@ typedef struct gw_bin_call {
 typedef void gw_packet_function(const gw_lane *, gw_descriptor *, gw_outcome *);
 typedef void gw_touch_function(const gw_lane *, const gw_descriptor *);
 
-/* Runs a function for each packet of a batch. The loop is inlined once for each function, so that
- * the compiler can call `packet` and `touch` directly. */
+/* Runs a function for each packet of a batch. The loop is inlined for each function. The compiler
+ * can therefore call `packet` and `touch` directly. */
 static inline __attribute__((always_inline)) void gw_bin_loop(const gw_bin_call *call,
                                                               gw_u32 variant,
                                                               gw_packet_function *packet,
@@ -71,7 +70,7 @@ static inline __attribute__((always_inline)) void gw_bin_loop(const gw_bin_call 
     }
 }
 
-/* Defines an empty prefetch function, for a packet function that prefetches no table data. */
+/* Defines an empty prefetch function, for packet functions without table data. */
 #define GW_NO_TOUCH(name)                                                                          \
     GW_LANE void gw_##name##_touch(const gw_lane *lane, const gw_descriptor *descriptor)           \
     {                                                                                              \
@@ -80,7 +79,7 @@ static inline __attribute__((always_inline)) void gw_bin_loop(const gw_bin_call 
     }
 
 /* Defines gw_bin_<name>, the loop over a batch of packets for a function that gopt does not
- * transform. The kind of processing is a constant in the code for kinds 0 and 1. */
+ * transform. Kinds of processing 0 and 1 have separate code, in which the kind is a constant. */
 #define GW_BIN_LOOP(name)                                                                          \
     static __attribute__((noinline)) void gw_bin_##name(const gw_bin_call *call)                   \
     {                                                                                              \

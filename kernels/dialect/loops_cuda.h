@@ -26,8 +26,8 @@ typedef struct gw_device {
     const gw_reach *reaches;     /* per instance */
 } gw_device;
 
-/* Shared memory of the work-group. It exceeds the default limit of CUDA, so the host requests
- * gw_scratch_bytes at each launch. */
+/* Shared memory of the work-group. Its size exceeds the default limit of CUDA, so each launch must
+ * request gw_scratch_bytes. */
 #ifndef GW_SHARED_SCRATCH
 #define GW_SHARED_SCRATCH(name) extern __shared__ uint4 name[]
 #endif
@@ -59,8 +59,8 @@ GW_LANE gw_u32 gw_take(gw_steps *steps, gw_reach *reach, const gw_device *device
     return index;
 }
 
-/* Writes a word that the host reads, with release order. When the host sees the new value, it also
- * sees all earlier writes of the work-group. */
+/* Writes a word that the host reads, with release order. A host that sees the new value also sees
+ * all earlier writes of the work-group. */
 GW_LANE void gw_store_release(gw_u32 *address, gw_u32 value)
 {
     asm volatile("st.release.sys.global.u32 [%0], %1;" ::"l"(address), "r"(value) : "memory");
@@ -93,11 +93,9 @@ typedef struct gw_counters {
 } gw_counters;
 
 /*
- * Runs the batches of packets of one launch.
- *
- * If host_arrays is not 0, the work-groups copy packet buffers and arrays from and to the host.
- * They set host_done to 1 when all results are in host memory. If copy engines transfer this data
- * instead, host_arrays and host_done are 0. `bins` and `cycles` (one element per batch) may be in
+ * Runs the batches of packets of one launch. If host_arrays is not 0, the work-groups copy packet
+ * data from and to the host. They set host_done to 1 when all results are in host memory. If copy
+ * engines transfer the data instead, host_arrays and host_done are 0. `bins` and `cycles` may be in
  * host memory, because each element is accessed only once.
  */
 extern "C" __global__ void __launch_bounds__(GW_GROUP_LANES, GW_GROUPS_MIN)
@@ -113,8 +111,8 @@ extern "C" __global__ void __launch_bounds__(GW_GROUP_LANES, GW_GROUPS_MIN)
     __shared__ gw_reach reach;
     __shared__ gw_u32 taken;
     __shared__ long long started;
-    /* For each thread, the configured functions for which shared memory is prepared. The array is
-     * in shared memory to save registers, because each thread reads its element only once per
+    /* Per thread, the configured functions that the shared memory is prepared for. The array is in
+     * shared memory to save registers, because each thread reads its element only once per
      * batch. */
     __shared__ gw_prepared prepared[GW_GROUP_LANES];
     gw_unprepare(&prepared[gw_lane_id()]);
@@ -181,8 +179,8 @@ typedef struct gw_mailbox_words {
     gw_u64 extent;
 } gw_mailbox_words;
 
-/* Reads the two words that the host writes in the queue, in one bus request and with acquire order.
- * The host may write during the request, so one of the words may be newer than the other. */
+/* Reads two words of the queue in one bus request and with acquire order. The host may write during
+ * the request, so one of the words may be newer than the other. */
 GW_LANE gw_mailbox_words gw_read_mailbox(const gw_mailbox *box)
 {
     gw_mailbox_words words;
@@ -193,8 +191,8 @@ GW_LANE gw_mailbox_words gw_read_mailbox(const gw_mailbox *box)
     return words;
 }
 
-/* Number of polls of an empty queue after which a work-group pauses between polls, and length of
- * the pause in nanoseconds. */
+/* Number of polls after which a work-group with an empty queue pauses between polls, and length of
+ * a pause in nanoseconds. */
 #define GW_POLLS_BEFORE_PAUSE 4096u
 #define GW_PAUSE_NS           256u
 
@@ -230,11 +228,9 @@ GW_LANE gw_mailbox_view gw_await(const gw_mailbox *box, gw_u32 taken)
 
 /*
  * Capacity for packet buffers in the shared memory of a work-group, in words of 16 bytes. A load
- * from shared memory takes a tenth of the time of a load from device memory.
- *
- * The queue contains the address range of contiguous packet buffers. The work-group can therefore
- * load the buffers and the slot of the queue at the same time. A batch of packets then waits for
- * one bus round trip instead of two.
+ * from shared memory takes a tenth of the time of a load from device memory. The queue contains the
+ * address range of the packet buffers, so the work-group loads the buffers together with the slot.
+ * A batch of packets then waits for one bus round trip instead of two.
  */
 #define GW_NEAR_WORDS (GW_EXTENT_UNITS_MAX * GW_UNIT_WORDS)
 
@@ -256,7 +252,7 @@ typedef struct gw_instance {
 #define GW_INSTANCES     16u
 #define GW_INSTANCE_NONE 0xffffffffu
 
-/* Returns the data of a configured function. Reads device memory only if `cached` holds the data of
+/* Returns the data of a configured function. Reads device memory only if `cached` belongs to
  * another function. */
 GW_LANE gw_instance gw_instance_of(const gw_device *device, const gw_instance *cached,
                                    gw_u32 number)
@@ -297,15 +293,15 @@ extern "C" __global__ void __launch_bounds__(GW_GROUP_LANES)
     __shared__ gw_instance instances[GW_INSTANCES];
     __shared__ gw_mailbox_view view;
     __shared__ gw_reach reach;
-    /* For each thread, the configured functions for which shared memory is prepared. The array is
-     * in shared memory to save registers, because each thread reads its element only once per
+    /* Per thread, the configured functions that the shared memory is prepared for. The array is in
+     * shared memory to save registers, because each thread reads its element only once per
      * batch. */
     __shared__ gw_prepared prepared[GW_GROUP_LANES];
     gw_unprepare(&prepared[gw_lane_id()]);
     gw_mailbox *box = (gw_mailbox *)(mailboxes + blockIdx.x * mailbox_bytes);
     gw_u8 *area = group_areas + (gw_u64)blockIdx.x * (GW_MAILBOX_SLOT_BYTES(bin_packets) +
                                                       GW_CHAIN_SCRATCH_BYTES(bin_packets));
-    /* Each access is one bus request, so threads copy descriptors and parameters in the largest
+    /* Each access is a bus request, so threads copy descriptors and parameters in the largest
      * possible words. */
     uint4 *descriptors = near_descriptors;
     gw_u64 *parameters = near_parameters;
@@ -353,8 +349,8 @@ extern "C" __global__ void __launch_bounds__(GW_GROUP_LANES)
         uint4 *host_descriptors = (uint4 *)(slot + GW_MAILBOX_SLOT_DESCRIPTORS);
         const gw_u32 units = gw_uniform(view.units);
         const gw_u32 first = units != 0 ? gw_uniform(view.first) : 0;
-        /* Each thread issues all its loads of packet buffers at once, so that they share one bus
-         * round trip. The number of loads does not depend on the number of packets. */
+        /* Each thread issues all its loads of packet buffers at once, and they share one bus round
+         * trip. The number of loads does not depend on the number of packets. */
         const uint4 *host_words = (const uint4 *)device.host + (gw_u64)first * GW_UNIT_WORDS;
         uint4 words[GW_NEAR_LANE_WORDS];
         GW_UNROLL

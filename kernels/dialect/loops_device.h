@@ -31,16 +31,16 @@ typedef struct gw_chunk_arrays {
     gw_u32 bin_count;
 } gw_chunk_arrays;
 
-/* Local memory of the work-group. Each function prepares and uses a separate part of it, which
- * stays valid while other functions run. */
+/* Local memory of the work-group. Each function has a separate part, which stays valid while other
+ * functions run. */
 #define GW_SCRATCH_FIELD(name) gw_##name##_scratch name##_;
 typedef struct gw_scratch {
     gw_u64 words[2];
     GW_GROUP_FORMS(GW_SCRATCH_FIELD)
 } gw_scratch;
 
-/* Configured function for which the work-group has prepared each part of its local memory
- * (gw_scratch). */
+/* For each part of the local memory (gw_scratch), the configured function that it is prepared
+ * for. */
 #define GW_PREPARED_FIELD(name) gw_u32 name##_;
 typedef struct gw_prepared {
     gw_u32 none;
@@ -74,7 +74,7 @@ GW_LANE void gw_unprepare(gw_prepared *prepared)
     }
 
 /* Runs a function with several threads per packet over a batch of packets. Prepares the local
- * memory of the work-group only if the configured function has changed. */
+ * memory of the work-group if it is prepared for another function. */
 #define GW_BY_GROUP(name)                                                                          \
     if (prepared->name##_ != steps->bin.instance) {                                                \
         gw_##name##_prepare(work.image, &scratch->name##_);                                        \
@@ -82,9 +82,8 @@ GW_LANE void gw_unprepare(gw_prepared *prepared)
     }                                                                                              \
     gw_##name##_bin(&work, &scratch->name##_);
 
-/* If GW_LANE_FORMS is defined, all functions run with one thread per packet, and all packets return
- * to the host after each function. Compilers that cannot handle barriers in functions need this
- * mode. */
+/* With GW_LANE_FORMS, all functions run with one thread per packet, and all packets return to the
+ * host after each function. Compilers that cannot handle barriers in functions need this mode. */
 #ifdef GW_LANE_FORMS
 #define GW_GROUP_FORM GW_BY_LANE
 #else

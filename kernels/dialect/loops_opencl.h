@@ -39,8 +39,8 @@ __kernel void gw_chunk(__global gw_u8 *arena, const __global gw_u8 *images,
     for (gw_u32 iteration = 0; iteration < bin_count; iteration++) {
         gw_barrier();
         if (gw_lane_id() == 0) {
-            /* If the current batch has another part, continue with that part. Otherwise, take the
-             * next batch, and skip later parts of other batches. */
+            /* Continue with the next part of the current batch, if there is one. Otherwise, take
+             * the next batch, and skip the later parts of other batches. */
             const gw_u32 more = iteration > 0 ? steps.bin.part & GW_PART_MORE : 0;
             gw_u32 index = more ? taken + 1 : atomic_inc(next_bin);
             while (!more && index < bin_count && (bins[index].part & GW_PART_REST)) {
@@ -63,9 +63,9 @@ __kernel void gw_chunk(__global gw_u8 *arena, const __global gw_u8 *images,
 #if __OPENCL_C_VERSION__ >= 200
 
 /*
- * Memory scope of atomic operations that includes the host and the device. A compiler of OpenCL C
- * 3.0 may lack this scope. The host then starts persistent work-groups only on CPU devices, where
- * the scope of the device includes the host.
+ * Memory scope of atomic operations between the host and the device. A compiler of OpenCL C 3.0 may
+ * lack this scope. The host then starts persistent work-groups only on CPU devices, where the
+ * device scope includes the host.
  */
 #if __OPENCL_C_VERSION__ == 200 || defined(__opencl_c_atomic_scope_all_devices)
 #define GW_SCOPE_HOST memory_scope_all_svm_devices
@@ -81,8 +81,8 @@ GW_LANE gw_u32 gw_load_acquire(volatile __global gw_u32 *word)
                                 GW_SCOPE_HOST);
 }
 
-/* Writes a word that the host reads, with release order. When the host sees the new value, it also
- * sees all earlier writes of the work-group. */
+/* Writes a word that the host reads, with release order. A host that sees the new value also sees
+ * all earlier writes of the work-group. */
 GW_LANE void gw_store_release(volatile __global gw_u32 *word, gw_u32 value)
 {
     atomic_store_explicit((volatile __global atomic_uint *)word, value, memory_order_release,
@@ -94,8 +94,8 @@ GW_LANE void gw_store_release(volatile __global gw_u32 *word, gw_u32 value)
 GW_LANE gw_u32 gw_await(volatile __global gw_mailbox *box, gw_u32 taken)
 {
     while (gw_load_acquire(&box->posted) == taken) {
-        /* The host writes `posted` before `stop`. When `stop` is visible, `posted` therefore has
-         * its final value. */
+        /* The host writes `posted` before `stop`. A thread that sees `stop` therefore also sees the
+         * final value of `posted`. */
         if (gw_load_acquire(&box->stop) != 0 && gw_load_acquire(&box->posted) == taken) {
             return 0;
         }
@@ -106,10 +106,8 @@ GW_LANE gw_u32 gw_await(volatile __global gw_mailbox *box, gw_u32 taken)
 /*
  * Serves one queue from the host per work-group. The design follows Hummingbird, algorithms 1 and
  * 2. One thread polls the queue while the other threads wait at a barrier. All threads then process
- * the batch of packets in the slot. One thread reports completion, so there is one atomic store per
- * batch instead of one per thread.
- *
- * `slots` is a power of two, so the slot index stays correct when the counters wrap.
+ * the batch in the slot. One thread reports completion, with one atomic store per batch. `slots` is
+ * a power of two, so the slot index stays correct when the counters wrap.
  */
 __kernel void gw_persistent(__global gw_u8 *arena, const __global gw_u8 *images,
                             const __global gw_u64 *image_offsets, __global gw_u8 *mailboxes,

@@ -7,8 +7,7 @@
 #ifndef GODWIT_DIALECT_OPENCL_H
 #define GODWIT_DIALECT_OPENCL_H
 
-/* OpenCL C reserves the name `kernel` as well as `__kernel`, but the struct gw_bin has a field with
- * this name. */
+/* OpenCL C reserves the name `kernel`, but the struct gw_bin has a field with this name. */
 #define kernel kernel_
 
 typedef uchar gw_u8;
@@ -32,8 +31,8 @@ typedef ulong gw_u64;
 #define GW_GROUP static inline
 #define GW_RARE  static __attribute__((noinline))
 #define GW_APART static __attribute__((noinline))
-/* Marks functions that are not inlined. The inliner of LLVM 15 (PoCL 3.1) aborts if a function with
- * all its callees becomes too large. */
+/* Marks functions that are not inlined. The inliner of LLVM 15 (PoCL 3.1) aborts if a function
+ * becomes too large. */
 #define GW_CALLED static __attribute__((noinline))
 
 GW_LANE gw_u32 gw_lane_id(void)
@@ -60,9 +59,9 @@ GW_LANE gw_u32 gw_lane_count(void)
 
 #define gw_barrier() barrier(CLK_LOCAL_MEM_FENCE | CLK_GLOBAL_MEM_FENCE)
 
-/* Under OpenCL, functions whose threads would exchange words use one thread per packet, because
- * OpenCL C 1.2 has no such exchange. The usual OpenCL device is a CPU. It runs the threads one
- * after another, so every barrier is expensive. */
+/* OpenCL C 1.2 cannot exchange words between threads, so functions that need such an exchange use
+ * one thread per packet. The usual OpenCL device is a CPU, which runs the threads one after
+ * another. Barriers are expensive there. */
 #define GW_TEAM_FORM GW_BY_LANE
 #define GW_TEAM_FORMS(list)
 

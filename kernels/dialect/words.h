@@ -1,7 +1,7 @@
 /*
  * Macros for code that computes with the 32-bit words of packets. With this header, each value is a
- * word of one packet. The same code also compiles with words_avx512.h, where each value is a word
- * of each of sixteen packets. README.md describes the macros.
+ * word of one packet. With words_avx512.h, the same code processes sixteen packets, and each value
+ * holds one word per packet. README.md describes the macros.
  */
 #ifndef GODWIT_WORDS_H
 #define GODWIT_WORDS_H

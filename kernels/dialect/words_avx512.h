@@ -1,6 +1,5 @@
-/* Redefines the macros of words.h, so that each value holds a 32-bit word of each of sixteen
- * packets in an AVX-512 register. Code that uses these macros then processes sixteen packets at
- * once. */
+/* Redefines the macros of words.h for sixteen packets. Each value is an AVX-512 register with one
+ * 32-bit word per packet. */
 #ifndef GODWIT_WORDS_AVX512_H
 #define GODWIT_WORDS_AVX512_H
 
@@ -9,8 +8,8 @@
 /* One 32-bit word of each of sixteen packets. */
 typedef gw_u32 gw_words_16 __attribute__((vector_size(64)));
 
-/* Converts its argument to an AVX-512 register. The argument is either one word of each of sixteen
- * packets, or one number that applies to all of them. */
+/* Converts its argument to an AVX-512 register. The argument is either a register with one word per
+ * packet, or one number for all packets. */
 #define GW_REGISTER(a) ((__m512i)((a) + (gw_words_16){0}))
 
 #undef GW_WORD

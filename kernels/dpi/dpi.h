@@ -72,8 +72,8 @@ fields.count = "u32: number of patterns that end in this state, at least 1"
  * start state may have any number.
  */
 
-/* Adds the matches of an automaton state to the packet's outcome. `row` identifies the state. The
- * number of the first matching pattern becomes the `value` of the outcome. */
+/* Adds the matches of the automaton state `row` to the packet's outcome. The number of the first
+ * matching pattern becomes the `value` of the outcome. */
 GW_RARE void gw_dpi_found(const GW_GLOBAL gw_dpi_image *image, gw_u32 row, gw_outcome *outcome)
 {
     if (row >= image->match_limit) {
@@ -88,15 +88,15 @@ GW_RARE void gw_dpi_found(const GW_GLOBAL gw_dpi_image *image, gw_u32 row, gw_ou
     gw_verdict(outcome, GW_DPI_MATCH, count, before == 0 ? match.pattern : outcome->value);
 }
 
-/* Returns the header of the function's tables. The code that gopt generates switches between
- * packets, and saves fewer values at a switch because of this separate function. */
+/* Returns the header of the function's tables. This is a separate function, because the loop that
+ * gopt generates then saves fewer values when it switches between packets. */
 GW_LANE const GW_GLOBAL gw_dpi_image *gw_dpi_header(const gw_lane *lane)
 {
     return (const GW_GLOBAL gw_dpi_image *)lane->image;
 }
 
-/* Returns the address of a transition of the automaton, which leads from the state `row` on an
- * input byte. The transition holds the row of the next state. */
+/* Returns the address of the transition from the state `row` on an input byte. The transition holds
+ * the row of the next state. */
 GW_LANE const GW_GLOBAL gw_u32 *gw_dpi_entry(const GW_GLOBAL gw_dpi_image *image, gw_u32 row,
                                              gw_u32 byte)
 {

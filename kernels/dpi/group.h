@@ -28,11 +28,10 @@
 
 #include "dpi.h"
 
-/* Maximum number of work-items that search packets. All other work-items of the work-group only
- * wait at barriers. */
+/* Maximum number of work-items that search packets. Other work-items only wait at barriers. */
 #define GW_DPI_GROUP_LANES 256u
-/* Maximum number of work-items per packet. Several work-items process the same packet if a batch
- * has fewer packets than the work-group has work-items. */
+/* Maximum number of work-items per packet. Several work-items search the same packet if the
+ * work-group has more work-items than packets. */
 #define GW_DPI_PACKET_LANES_MAX 32u
 /* Typical length of the Ethernet, IPv4 and UDP headers in bytes, from which payload lengths are
  * estimated. */
@@ -78,8 +77,8 @@ GW_GROUP void gw_dpi_prepare(const GW_GLOBAL gw_u8 *image, GW_LOCAL gw_dpi_scrat
     gw_barrier();
 }
 
-/* Returns the binary logarithm of the number of segments into which a payload is divided. The
- * result does not exceed lanes_log2. Each segment has at least min_bytes bytes. */
+/* Returns the binary logarithm of the number of segments of a payload, at most lanes_log2. Each
+ * segment has at least min_bytes bytes. */
 GW_LANE gw_u32 gw_dpi_segments_log2(gw_u32 bytes, gw_u32 min_bytes, gw_u32 lanes_log2)
 {
     gw_u32 log2 = lanes_log2;
@@ -100,8 +99,8 @@ GW_LANE gw_dpi_shares gw_dpi_share(const gw_work *work)
     const gw_u32 lanes =
         gw_lane_count() < GW_DPI_GROUP_LANES ? gw_lane_count() : GW_DPI_GROUP_LANES;
     gw_dpi_shares shares;
-    /* The number of bytes before the segment is limited to the maximum payload length, because a
-     * larger number could overflow the arithmetic. */
+    /* The number of bytes before the segment is limited to the maximum payload length. A larger
+     * number could overflow. */
     shares.run_up_bytes = longest_bytes < 0xffff ? longest_bytes : 0xffff;
     shares.run_up_bytes -= shares.run_up_bytes != 0;
     gw_u32 lanes_max = GW_PACKET_LANES;
@@ -124,8 +123,8 @@ GW_LANE gw_dpi_shares gw_dpi_share(const gw_work *work)
     return shares;
 }
 
-/* Adds the matches of an automaton state to the matches that the work-item has found so far. `row`
- * identifies the state. */
+/* Adds the matches of the automaton state `row` to the matches that the work-item has found so
+ * far. */
 GW_LANE void gw_dpi_count(gw_dpi_walk *walk, gw_u32 row)
 {
     if (row < walk->match_limit) {
@@ -136,8 +135,8 @@ GW_LANE void gw_dpi_count(gw_dpi_walk *walk, gw_u32 row)
     }
 }
 
-/* Runs the automaton over four input bytes, of which the first one is in the lowest bits of `word`.
- * All byte classes are loaded while the transitions are loaded one after the other. */
+/* Runs the automaton over the four bytes of `word`. The first byte is in the lowest bits. All byte
+ * classes are loaded while the transitions are loaded one after the other. */
 GW_LANE void gw_dpi_walk_word(gw_dpi_walk *walk, gw_u32 word, gw_u32 counts)
 {
     const gw_u32 class0 = walk->class_map[word & 0xff];
@@ -161,10 +160,9 @@ GW_LANE void gw_dpi_walk_word(gw_dpi_walk *walk, gw_u32 word, gw_u32 counts)
 
 /*
  * Runs the automaton over the bytes from..to of the buffer, where from < to. Only matches that end
- * at or after `counted` are counted. `counted` equals `from` or is a multiple of 4.
- *
- * The function loads aligned blocks of 16 bytes, each before the previous block is finished. These
- * loads are always valid, because a buffer consists of whole blocks.
+ * at or after `counted` are counted. `counted` equals `from` or is a multiple of 4. The function
+ * loads aligned blocks of 16 bytes in advance. These loads are always valid, because a buffer
+ * consists of whole blocks.
  */
 GW_LANE void gw_dpi_walk_bytes(gw_dpi_walk *walk, const GW_GLOBAL gw_u8 *buffer, gw_u32 from,
                                gw_u32 counted, gw_u32 to)
@@ -198,8 +196,8 @@ GW_LANE void gw_dpi_walk_bytes(gw_dpi_walk *walk, const GW_GLOBAL gw_u8 *buffer,
     }
 }
 
-/* Searches one segment of the payload, which occupies start..end of the buffer. Returns no matches
- * if the payload has no segment of this number. */
+/* Searches one segment of the payload in the bytes start..end of the buffer. Returns no matches if
+ * the payload has no segment of this number. */
 GW_LANE gw_dpi_part gw_dpi_segment(const gw_work *work, const GW_LOCAL gw_dpi_scratch *scratch,
                                    const gw_dpi_shares *shares, const GW_GLOBAL gw_u8 *buffer,
                                    gw_u32 start, gw_u32 end, gw_u32 segment)
@@ -226,14 +224,14 @@ GW_LANE gw_dpi_part gw_dpi_segment(const gw_work *work, const GW_LOCAL gw_dpi_sc
     }
     const gw_u32 counted = begin < start ? start : begin;
     const gw_u32 to = begin + bytes < end ? begin + bytes : end;
-    /* Include up to 3 more bytes before the segment, so that whole words are read. */
+    /* Include up to 3 more bytes before the segment. Whole words are then read. */
     const gw_u32 run_up = (shares->run_up_bytes + 3) & ~3u;
     const gw_u32 from = counted - start <= run_up ? start : counted - run_up;
     gw_dpi_walk_bytes(&walk, buffer, from, counted, to);
     return walk.found;
 }
 
-/* Combines the results of all segments of a packet, in order, and writes the packet's outcome. */
+/* Combines the results of all segments of a packet, and writes the packet's outcome. */
 GW_LANE void gw_dpi_merge(const GW_LOCAL gw_dpi_part *parts, gw_u32 lanes, gw_outcome *outcome)
 {
     gw_u32 count = 0;

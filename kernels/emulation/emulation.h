@@ -44,7 +44,7 @@ using Context = void *;
 extern "C" void emulation_switch(Context *from, Context to);
 
 /* Switches from one fiber to another. The library function swapcontext takes two hundred times as
- * long, because it reads the signal mask from the kernel each time. */
+ * long, because it calls the operating system each time. */
 #if defined(__x86_64__)
 asm(".text\n"
     ".type emulation_switch, @function\n"
@@ -58,8 +58,8 @@ asm(".text\n"
 #error "emulation.h switches fibers on x86-64 only"
 #endif
 
-/* Barrier for the threads of a warp that a mask selects. Each thread stores a value that the other
- * threads can read. */
+/* Barrier for those threads of a warp that a mask selects. Each thread stores a value, which the
+ * other threads can read. */
 struct Meeting {
     unsigned arrived = 0;
     unsigned generation = 0;
@@ -100,8 +100,8 @@ struct Block {
 /* The CUDA block that the current OS thread runs. Each OS thread has its own block. */
 inline thread_local Block block;
 
-/* Function that performs the actions of the emulated host. The emulation calls it when a kernel
- * reads memory that host and device share. */
+/* Performs the actions of the emulated host. The emulation calls this function when a kernel reads
+ * memory that host and device share. */
 inline std::function<void()> host = [] {};
 
 inline void wait(const unsigned *generation, unsigned awaited)
@@ -128,8 +128,8 @@ inline void meet_block()
     Sanitizer::acquire(&block.barriers[now & 1]);
 }
 
-/* Value of the parameter `operation` of meet_warp. With this value, the barrier also orders the
- * memory accesses of the threads. */
+/* Value of the parameter `operation` of meet_warp, for a barrier that also orders the memory
+ * accesses of the threads. */
 constexpr unsigned BARRIER = 1;
 
 /* Waits until all threads of the warp that `mask` selects have arrived. Returns the value that each
@@ -237,8 +237,8 @@ inline void launch_block(unsigned index, unsigned blocks, unsigned threads, uint
     block.grid.x = blocks;
     block.index.x = index;
     run_block(threads);
-    /* The OS thread may live longer than the objects to which `block.kernel` refers, so this
-     * reference is removed here. */
+    /* The OS thread may live longer than the objects of `block.kernel`, so this reference is
+     * removed here. */
     block.kernel = nullptr;
 }
 
@@ -357,8 +357,8 @@ inline int __all_sync(unsigned mask, int predicate)
 namespace emulation
 {
 
-/* Returns the value of another thread of the warp. `from` maps the calling thread's number in the
- * warp to the number of the other thread. */
+/* Returns the value of another thread of the warp. `from` maps the number of the calling thread to
+ * the number of this other thread. */
 template <typename T>
 T shuffle(unsigned mask, unsigned operation, T value, const std::function<unsigned(unsigned)> &from)
 {

@@ -30,8 +30,8 @@ template <typename T> struct Array {
     explicit Array(uint64_t number)
         : values((T *)aligned_alloc(64, (number * sizeof(T) + 63) / 64 * 64)), count(number)
     {
-        /* The fill value 0xcd makes uninitialised memory visible, because tests cannot mistake it
-         * for zeros. */
+        /* The fill value 0xcd makes uninitialised memory visible, because tests would accept
+         * zeros. */
         memset((void *)values, 0xcd, count * sizeof(T));
     }
 
@@ -116,9 +116,9 @@ struct Arrays {
 /* Number of slots in a mailbox. */
 constexpr gw_u32 SLOTS = 4;
 
-/* Emulated host of all persistent work-groups. It serves one work-group after another, and gives
- * each one its batches of packets, a few at a time. It stops the work-group when these batches are
- * finished. */
+/* Emulated host of all persistent work-groups. It serves one work-group after another, with a few
+ * batches of packets at a time. When all batches of a work-group are finished, it stops the
+ * work-group. */
 struct Host {
     Array<gw_bin> &bins;
     Array<gw_descriptor> &descriptors;
@@ -184,9 +184,8 @@ struct Host {
         next += blocks;
     }
 
-    /* Returns the address range that the buffers of a batch occupy, in the format of abi.h. At
-     * random, the function returns the range of the previous batch instead, because kernels must
-     * accept both. */
+    /* Returns the address range of the buffers of a batch, in the format of abi.h. At random,
+     * returns the range of the previous batch instead, because kernels must accept both. */
     gw_u64 extent(const gw_descriptor *buffers, gw_u32 count)
     {
         gw_u32 units = 0;
@@ -216,8 +215,8 @@ struct Host {
         oldest += blocks;
     }
 
-    /* Performs the actions of the emulated host. The emulation calls this function whenever a
-     * persistent work-group polls its mailbox. */
+    /* Performs the actions of the emulated host, whenever a persistent work-group polls its
+     * mailbox. */
     void poll()
     {
         if (emulation::block.index.x != block) {

@@ -59,7 +59,7 @@ struct Sanitizer {
 };
 
 /* While an object of this type exists, the sanitizer ignores all memory accesses of the current
- * thread. The emulation uses such an object around accesses that no kernel makes. */
+ * thread. It is used for accesses that no kernel makes. */
 struct IgnoredAccesses {
     IgnoredAccesses()
     {

@@ -10,8 +10,8 @@
 #include <mutex>
 #include <thread>
 
-/* A pool of OS threads that run CUDA blocks. It grows to the largest number of blocks that run at
- * the same time. */
+/* Pool of OS threads that run CUDA blocks. It grows to the largest number of blocks that run at the
+ * same time. */
 class Pool
 {
   public:
@@ -113,7 +113,7 @@ class Stream
 };
 
 /* Emulated CUDA event, which marks a position in a stream. It counts how often the position was
- * recorded, and how often the stream reached it. */
+ * recorded and how often it was reached. */
 class Event
 {
   public:

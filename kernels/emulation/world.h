@@ -54,8 +54,8 @@ struct Failure {
     Result result;
 };
 
-/* The driver state of the whole process. It is never destroyed, because other threads use it until
- * the process ends. */
+/* The driver state of the whole process. Other threads use it until the process ends, so it is
+ * never destroyed. */
 struct World {
     std::mutex mutex;
     std::map<Address, Area> areas;
@@ -94,7 +94,7 @@ inline Result injected_result(const char *call)
 }
 
 /* Returns from the calling function with an error if the thread has no context, or if the test has
- * injected an error. Every driver function that needs a context begins with this macro. */
+ * injected an error. Driver functions that need a context begin with this macro. */
 #define GODWIT_REQUIRE_CONTEXT()                                                                   \
     do {                                                                                           \
         if (device < 0) {                                                                          \

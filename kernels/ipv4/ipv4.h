@@ -147,8 +147,8 @@ GW_LANE gw_u32 gw_ipv4_lookup(const GW_GLOBAL gw_u8 *image, gw_u32 variant, gw_u
             GW_EXPENSIVE(&tbl8[index]);
             entry = tbl8[index];
         }
-        /* The value 0x7fff (no route) becomes 0x7fffffff without a branch, because a branch would
-         * be mispredicted for random addresses. */
+        /* The value 0x7fff (no route) becomes 0x7fffffff without a branch. A branch would be
+         * mispredicted for random addresses. */
         return entry | ((entry + 1) >> 15) * 0x7fff8000u;
     }
     const GW_GLOBAL gw_u32 *tbl24 = (const GW_GLOBAL gw_u32 *)(image + header->tbl24_offset);
@@ -189,9 +189,9 @@ GW_RARE gw_u32 gw_ipv4_check_any(const GW_GLOBAL gw_u8 *ip, gw_u32 available)
 
 /*
  * Returns whether a router must not forward a packet with this source or destination address (RFC
- * 1812 section 5.3.7). Such addresses include multicast and broadcast addresses, which the table
- * does not route (sections 5.2.1 and 5.3.5.1). A subtraction makes the addresses of 0/8 the largest
- * numbers. A single comparison then covers both 0/8 and all addresses from 224.0.0.0 on.
+ * 1812 section 5.3.7). Such addresses include multicast and broadcast addresses (sections 5.2.1 and
+ * 5.3.5.1). A subtraction makes the addresses of 0/8 the largest numbers. A single comparison then
+ * covers 0/8 and all addresses from 224.0.0.0 on.
  */
 GW_LANE gw_u32 gw_ipv4_martian(gw_u32 address)
 {
@@ -199,7 +199,7 @@ GW_LANE gw_u32 gw_ipv4_martian(gw_u32 address)
 }
 
 /* Applies rules 1 to 8 at the top of this file, which check the headers, to any frame. Returns the
- * offset of the IPv4 header, or 0 if a rule has already written the packet's outcome. */
+ * offset of the IPv4 header, or 0 if one of these rules has decided the packet's outcome. */
 GW_RARE gw_u32 gw_ipv4_begin_any(const GW_GLOBAL gw_u8 *frame, gw_u32 length, gw_outcome *outcome)
 {
     const gw_l3 l3 = gw_l3_parse(frame, length);
@@ -234,7 +234,7 @@ GW_RARE gw_u32 gw_ipv4_begin_any(const GW_GLOBAL gw_u8 *frame, gw_u32 length, gw
 }
 
 /* Applies rules 1 to 8 at the top of this file, which check the headers before the lookup. A fast
- * path handles an untagged frame with a valid header without options, and loads each word once.
+ * path handles untagged frames with a valid header and without options.
  *
  * The fast path adds the header as 32-bit words. The header checksum is correct if and only if this
  * sum is divisible by 0xffff (RFC 1071 section 2 (C)). The sum is never 0. */
@@ -285,11 +285,10 @@ GW_RARE void gw_ipv4_special(gw_u32 flags, gw_u32 port, gw_u32 index, gw_u32 ttl
 
 /*
  * Looks up the destination, applies rules 9 to 16 at the top of this file, and rewrites the frame.
- *
  * Packets without a route take the same path as other packets, because a branch would be
- * mispredicted for random addresses. Such a packet reads next hop 0, but the old bytes of the frame
- * are written again. This read is valid even if there are no next hops, because the memory contains
- * other parts of the table.
+ * mispredicted for random addresses. Such a packet reads next hop 0, but keeps the old bytes of the
+ * frame. This read is valid even if there are no next hops, because the memory contains other parts
+ * of the table.
  */
 GW_LANE void gw_ipv4_end(const gw_lane *lane, const gw_half *first_half, gw_outcome *outcome)
 {

@@ -156,13 +156,13 @@ fields.from = """\
 #define GW_IPV6_HEADER_BYTES 40u
 #define GW_IPV6_OPTION_BYTES 64u
 
-/* Flag in gw_half.offset, which also holds the offset of the IPv6 header. The flag is set if the
- * source address has link-local scope. */
+/* Flag in gw_half.offset, in addition to the offset of the IPv6 header. It marks a source address
+ * with link-local scope. */
 #define GW_IPV6_FROM_LINK 0x80000000u
 #define GW_IPV6_OFFSET    0xffffu
 
-/* Results of gw_ipv6_scope, which classifies a packet by the scope of its source and destination
- * addresses. */
+/* Results of gw_ipv6_scope, which classifies the source and destination addresses of a packet by
+ * their scope. */
 #define GW_IPV6_GLOBAL        0u
 #define GW_IPV6_LINK_SOURCE   1u
 #define GW_IPV6_LINK_RECEIVER 2u
@@ -201,8 +201,8 @@ GW_LANE gw_u32 gw_ipv6_scope(const GW_GLOBAL gw_u8 *ip)
     return source >> 54 == 0x3fa ? GW_IPV6_LINK_SOURCE : GW_IPV6_GLOBAL;
 }
 
-/* Applies rule 9 at the top of this file, which checks the hop-by-hop options of a packet. Returns
- * whether processing of the packet continues. */
+/* Applies rule 9 at the top of this file, which checks the hop-by-hop options. Returns whether
+ * processing of the packet continues. */
 GW_RARE gw_u32 gw_ipv6_options(const GW_GLOBAL gw_u8 *ip, gw_u32 payload_bytes, gw_outcome *outcome)
 {
     const GW_GLOBAL gw_u8 *header = ip + GW_IPV6_HEADER_BYTES;
@@ -212,8 +212,8 @@ GW_RARE gw_u32 gw_ipv6_options(const GW_GLOBAL gw_u8 *ip, gw_u32 payload_bytes, 
     }
     const gw_u32 end = (header[1] + 1u) * 8;
     gw_u32 at = 2;
-    /* Each iteration consumes at least one byte of the hop-by-hop options. Options that begin
-     * beyond the first GW_IPV6_OPTION_BYTES bytes are not read. */
+    /* Each iteration consumes at least one byte. Options beyond the first GW_IPV6_OPTION_BYTES
+     * bytes are not read. */
     for (gw_u32 i = 0; i < GW_IPV6_OPTION_BYTES; i++) {
         if (at >= end || at + 1 >= GW_IPV6_OPTION_BYTES) {
             return 1;
@@ -241,7 +241,7 @@ GW_RARE gw_u32 gw_ipv6_options(const GW_GLOBAL gw_u8 *ip, gw_u32 payload_bytes, 
 }
 
 /* Applies rules 1 to 9 at the top of this file, which check the headers, to any frame. Returns the
- * value for gw_half.offset, or 0 if a rule has already written the packet's outcome. */
+ * value for gw_half.offset, or 0 if one of these rules has decided the packet's outcome. */
 GW_RARE gw_u32 gw_ipv6_begin_any(const GW_GLOBAL gw_u8 *frame, gw_u32 length, gw_outcome *outcome)
 {
     const gw_l3 l3 = gw_l3_parse(frame, length);
@@ -309,7 +309,7 @@ GW_LANE void gw_ipv6_begin(const gw_lane *lane, const gw_descriptor *descriptor,
 }
 
 /* Applies rules 10 to 17 at the top of this file, and rewrites a frame that is forwarded. `index`
- * is the result of the lookup: the index of a next hop, or GW_IPV6_NONE. */
+ * is the index of the next hop from the lookup, or GW_IPV6_NONE. */
 GW_LANE void gw_ipv6_settle(const gw_lane *lane, const gw_half *first_half, gw_u32 index,
                             gw_outcome *outcome)
 {

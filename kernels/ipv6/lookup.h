@@ -37,8 +37,7 @@
  * the complete old or the complete new state.
  */
 
-/* Maximum number of prefix lengths that a lookup tries. Each attempt excludes at least one
- * length. */
+/* Maximum number of prefix lengths that a lookup tries. Each try excludes at least one length. */
 #define GW_IPV6_TRIES 128u
 
 GW_LANE const GW_GLOBAL gw_u8 *gw_ipv6_lines(const GW_GLOBAL gw_u8 *image)
@@ -63,8 +62,8 @@ GW_LANE gw_u64 gw_ipv6_hash_of(gw_u64 prefix, gw_u32 length, gw_u64 seed)
     return mixed * 0xbf58476d1ce4e5b9u;
 }
 
-/* Finds the longest prefix of a key (one half of an IPv6 address) in a hash table of prefixes.
- * Returns the entry of this prefix. */
+/* Finds the longest prefix of one half of an IPv6 address in a hash table of prefixes. Returns the
+ * entry of this prefix. */
 GW_LANE gw_u32 gw_ipv6_hashed(const GW_GLOBAL gw_u8 *lines, gw_u32 entry, gw_u64 key)
 {
     if (entry >> 30 != GW_IPV6_TABLE >> 30) {
@@ -110,7 +109,7 @@ GW_LANE gw_u32 gw_ipv6_hashed(const GW_GLOBAL gw_u8 *lines, gw_u32 entry, gw_u64
     return best;
 }
 
-/* Looks up one half of an IPv6 address. The table is a trie or a hash table. */
+/* Looks up one half of an IPv6 address, in a trie or in a hash table. */
 GW_LANE gw_u32 gw_ipv6_half_of(const GW_GLOBAL gw_u8 *lines, gw_u32 variant, gw_u32 entry,
                                gw_u64 key)
 {

@@ -187,8 +187,8 @@ GW_LANE gw_u64 gw_l2_first(const GW_GLOBAL gw_l2_image *header, gw_u64 mixed)
     return mixed & (((gw_u64)1 << header->bucket_bits) - 1);
 }
 
-/* Returns the XOR of the numbers of a key's two buckets. The result is at least 2, so that the two
- * buckets are never in the same cache line. */
+/* Returns the XOR of a key's two bucket numbers. The result is at least 2, so the two buckets never
+ * share a cache line. */
 GW_LANE gw_u64 gw_l2_flip(const GW_GLOBAL gw_l2_image *header, gw_u64 mixed)
 {
     return (((mixed >> header->bucket_bits) * header->second) >> (64 - header->bucket_bits)) | 2;
@@ -302,8 +302,8 @@ GW_LANE void gw_l2_end(const gw_lane *lane, const gw_half *first_half, gw_outcom
     GW_EXPENSIVE(gw_l2_one(header, station));
     GW_EXPENSIVE(gw_l2_other(header, station));
     const gw_u64 from = gw_l2_find(header, source);
-    /* The host need not learn the source address if its table entry is static, or if the entry is
-     * fresh and names the ingress port. */
+    /* The host does not learn the source address if its table entry is static. The same applies to
+     * a fresh entry that names the ingress port. */
     const gw_u32 here = (gw_u32)((from >> GW_L2_PORT_SHIFT & 0xff) == ingress);
     const gw_u32 known =
         (gw_u32)((from & GW_L2_STATIC) != 0) | (here & (gw_u32)((from & GW_L2_FRESH) != 0));

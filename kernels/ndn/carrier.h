@@ -26,7 +26,7 @@ typedef struct gw_ndn_span {
 } gw_ndn_span;
 
 /* Returns the ones' complement sum of `length` bytes (RFC 1071). If the length is odd, the sum
- * includes a padding byte of 0. The result is not yet folded to 16 bits. */
+ * includes a padding byte of 0. The sum may exceed 16 bits. */
 GW_LANE gw_u32 gw_ndn_sum(const GW_GLOBAL gw_u8 *bytes, gw_u32 length)
 {
     const gw_u32 whole = length & ~3u;
@@ -62,8 +62,7 @@ GW_LANE gw_u32 gw_ndn_decided(gw_outcome *outcome, gw_u32 verdict)
 }
 
 /* Checks the UDP datagram in the bytes l4..end of the frame. `pseudo` is the sum of the IP
- * addresses, as part of the pseudo-header checksum. Returns 0 if the packet's outcome is already
- * written. */
+ * addresses for the checksum. Returns 0 if the function has set the packet's outcome. */
 GW_LANE gw_u32 gw_ndn_udp(const GW_GLOBAL gw_u8 *frame, gw_u32 l4, gw_u32 pseudo, gw_ndn_span *span,
                           gw_outcome *outcome)
 {
@@ -155,8 +154,8 @@ GW_LANE gw_u32 gw_ndn_ipv6(const GW_GLOBAL gw_u8 *frame, gw_u32 length, gw_u32 u
     return gw_ndn_udp(frame, l4, gw_ones_sum(ip + 8, 32), span, outcome);
 }
 
-/* Applies rules 1 to 11 of the list in ndn.h, which check Ethernet, IP and UDP, and locates the NDN
- * packet. Returns 0 if a rule has already decided the packet's outcome. */
+/* Locates the NDN packet by rules 1 to 11 of the list in ndn.h, which check Ethernet, IP and UDP.
+ * Returns 0 if one of these rules has decided the packet's outcome. */
 GW_LANE gw_u32 gw_ndn_locate(const GW_GLOBAL gw_u8 *frame, gw_u32 length, gw_u32 udp_port,
                              gw_ndn_span *span, gw_outcome *outcome)
 {
@@ -180,8 +179,8 @@ GW_LANE gw_u32 gw_ndn_locate(const GW_GLOBAL gw_u8 *frame, gw_u32 length, gw_u32
     return gw_ndn_decided(outcome, GW_NDN_NOT_NDN);
 }
 
-/* Returns the length in bytes of the IP and UDP headers before the NDN packet. The length is 0 if
- * Ethernet carries the NDN packet. */
+/* Returns the length of the IP and UDP headers before the NDN packet, in bytes. If Ethernet carries
+ * the NDN packet, the length is 0. */
 GW_LANE gw_u32 gw_ndn_carrier_bytes(gw_u32 carrier)
 {
     if (carrier == GW_NDN_ETHERNET) {
@@ -190,7 +189,7 @@ GW_LANE gw_u32 gw_ndn_carrier_bytes(gw_u32 carrier)
     return GW_NDN_UDP_BYTES + (carrier == GW_NDN_UDP4 ? GW_NDN_IPV4_BYTES : GW_NDN_IPV6_BYTES);
 }
 
-/* Writes an IP and a UDP header at `ip`. The NDN packet of `bytes` bytes follows these headers. */
+/* Writes an IP and a UDP header at `ip`. An NDN packet of `bytes` bytes follows them. */
 GW_LANE void gw_ndn_emit_udp(GW_GLOBAL gw_u8 *ip, const GW_GLOBAL gw_ndn_next_hop *next_hop,
                              gw_u32 bytes)
 {
@@ -220,13 +219,14 @@ GW_LANE void gw_ndn_emit_udp(GW_GLOBAL gw_u8 *ip, const GW_GLOBAL gw_ndn_next_ho
     const gw_u32 sum = gw_ones_sum(addresses, 2 * address_bytes) + GW_PROTOCOL_UDP +
                        datagram_bytes + gw_ndn_sum(udp, datagram_bytes);
     const gw_u32 checksum = gw_ndn_fold(sum) ^ 0xffff;
-    /* A computed checksum of 0 is sent as 0xffff, because 0 means that the datagram has no checksum
-     * (RFC 768). */
+    /* The value 0 would mean that the datagram has no checksum (RFC 768), so it is sent as
+     * 0xffff. */
     gw_store_be16(udp + 6, checksum == 0 ? 0xffff : checksum);
 }
 
-/* Replaces the headers before the NDN packet, which lies at start..end, by the headers for the next
- * hop. The frame keeps its VLAN tag. The caller has checked that the headroom is large enough. */
+/* Replaces the headers before the NDN packet by the headers for the next hop. The NDN packet lies
+ * in the bytes start..end of the frame. The frame keeps its VLAN tag. The headroom must be large
+ * enough. */
 GW_LANE void gw_ndn_write_headers(const gw_lane *lane, const GW_GLOBAL gw_ndn_next_hop *next_hop,
                                   const gw_ndn_span *span, gw_descriptor *descriptor)
 {

@@ -58,8 +58,8 @@ GW_LANE gw_u64 gw_ndn_word(const GW_GLOBAL gw_u8 *bytes)
     return (gw_u64)gw_load_le32(bytes + 4) << 32 | gw_load_le32(bytes);
 }
 
-/* Returns the last 1 to 7 bytes of a name that ends at `end`, in the low bits of the result. The
- * function loads the 8 bytes before `end`, so these 8 bytes must be readable. */
+/* Returns the last 1 to 7 bytes of the name that ends at `end`, in the low bits of the result. The
+ * 8 bytes before `end` must be readable. */
 GW_LANE gw_u64 gw_ndn_rest(const GW_GLOBAL gw_u8 *end, gw_u32 bytes)
 {
     return gw_ndn_word(end - 8) >> (64 - 8 * bytes);
@@ -96,7 +96,7 @@ GW_LANE gw_u64 gw_ndn_hash_end(gw_ndn_hash hash, const GW_GLOBAL gw_u8 *end, gw_
 }
 
 /* Returns whether two names of `bytes` bytes are equal. The 8 bytes before each name must be
- * readable, because the function loads whole words. */
+ * readable. */
 GW_LANE gw_u32 gw_ndn_same(const GW_GLOBAL gw_u8 *a, const GW_GLOBAL gw_u8 *b, gw_u32 bytes)
 {
     const gw_u32 whole = bytes & ~7u;
@@ -125,8 +125,8 @@ GW_LANE gw_u32 gw_ndn_first_bucket(const GW_GLOBAL gw_ndn_image *header, gw_u64 
     return (gw_u32)((hash & 0xffffffffu) * header->buckets >> 32);
 }
 
-/* Looks up a name by its hash in the table. Returns the position of its record in units of 64
- * bytes, or 0 if the table has no record of the name. */
+/* Looks up the hash of a name in the table. Returns the position of the name's record in units of
+ * 64 bytes, or 0 if there is no record. */
 GW_LANE gw_u32 gw_ndn_probe(const GW_GLOBAL gw_u8 *image, const GW_GLOBAL gw_u8 *name, gw_u32 bytes,
                             gw_u64 hash)
 {
@@ -201,7 +201,7 @@ GW_LANE gw_u32 gw_ndn_walk_next(const GW_GLOBAL gw_u8 *name, gw_u32 name_bytes, 
 }
 
 /* Updates the state of a lookup with the record of the current prefix. `unit` is the position of
- * this record in units of 64 bytes, or 0 if the table does not contain the prefix. */
+ * the record in units of 64 bytes, or 0 if there is no record. */
 GW_LANE void gw_ndn_walk_found(const GW_GLOBAL gw_u8 *image, gw_u32 unit, gw_ndn_walk *walk)
 {
     if (unit != 0) {
@@ -216,7 +216,7 @@ GW_LANE void gw_ndn_walk_found(const GW_GLOBAL gw_u8 *image, gw_u32 unit, gw_ndn
 }
 
 /* Tries the remaining prefixes of a name. Returns the index of the next hop of the longest prefix
- * in the table, or GW_NDN_NONE if the table contains none. */
+ * in the table, or GW_NDN_NONE without such a prefix. */
 GW_LANE gw_u32 gw_ndn_walk_end(const GW_GLOBAL gw_u8 *image, const GW_GLOBAL gw_u8 *name,
                                gw_u32 name_bytes, gw_ndn_walk *walk)
 {
@@ -227,9 +227,8 @@ GW_LANE gw_u32 gw_ndn_walk_end(const GW_GLOBAL gw_u8 *image, const GW_GLOBAL gw_
 }
 
 /*
- * Returns the index of the next hop of the longest prefix of a name, or GW_NDN_NONE if the table
- * contains no prefix of the name. The name must be valid, and the 8 bytes before it must be
- * readable.
+ * Returns the index of the next hop of the longest prefix in the table, or GW_NDN_NONE without such
+ * a prefix. The name must be valid, and the 8 bytes before it must be readable.
  */
 GW_LANE gw_u32 gw_ndn_lookup(const GW_GLOBAL gw_u8 *image, const GW_GLOBAL gw_u8 *name,
                              gw_u32 name_bytes)

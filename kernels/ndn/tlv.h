@@ -46,8 +46,8 @@ typedef struct gw_ndn_tlv {
 
 /*
  * Parses the number of 1, 3, 5 or 9 bytes at offset *at, and advances *at to its end. The number
- * must be in its shortest form (NDN, section "TLV Encoding"). A number above 2^32 - 1 is returned
- * as 2^32 - 1, which exceeds every valid length.
+ * must have its shortest form (NDN, section "TLV Encoding"). Numbers above 2^32 - 1 become 2^32 -
+ * 1, which exceeds every valid length.
  */
 GW_LANE gw_u32 gw_ndn_number(const GW_GLOBAL gw_u8 *frame, gw_u32 *at, gw_u32 limit, gw_u32 *number)
 {
@@ -79,7 +79,7 @@ GW_LANE gw_u32 gw_ndn_number(const GW_GLOBAL gw_u8 *frame, gw_u32 *at, gw_u32 li
     return word == 0 ? GW_NDN_WRONG : GW_NDN_SOUND;
 }
 
-/* Reads any TLV element, including elements whose type or length takes more than one byte. */
+/* Reads a TLV element with a type and a length of any size. */
 GW_RARE gw_u32 gw_ndn_read_any(const GW_GLOBAL gw_u8 *frame, gw_u32 at, gw_u32 limit,
                                gw_ndn_tlv *element)
 {
@@ -108,8 +108,8 @@ GW_RARE gw_u32 gw_ndn_read_any(const GW_GLOBAL gw_u8 *frame, gw_u32 at, gw_u32 l
     return GW_NDN_SOUND;
 }
 
-/* Reads the TLV element that begins at offset `at`. Returns GW_NDN_SOUND, or GW_NDN_SHORT if the
- * element exceeds `limit`, or GW_NDN_WRONG if its encoding is invalid. */
+/* Reads the TLV element at offset `at`. Returns GW_NDN_SHORT if the element exceeds `limit`,
+ * GW_NDN_WRONG if its encoding is invalid, and GW_NDN_SOUND otherwise. */
 GW_LANE gw_u32 gw_ndn_read(const GW_GLOBAL gw_u8 *frame, gw_u32 at, gw_u32 limit,
                            gw_ndn_tlv *element)
 {
@@ -136,8 +136,8 @@ typedef struct gw_ndn_interest {
     gw_u32 has_nonce;
 } gw_ndn_interest;
 
-/* Returns whether the name of an Interest is valid. A valid name has at least one component. All
- * component types are 1 to 65535, and every digest component has 32 bytes (NDN, section "Name"). */
+/* Returns whether the name of an Interest is valid. A valid name has at least one component.
+ * Component types are 1 to 65535, and digest components have 32 bytes (NDN, section "Name"). */
 GW_LANE gw_u32 gw_ndn_name_is_sound(const GW_GLOBAL gw_u8 *frame, gw_u32 at, gw_u32 end)
 {
     if (at == end) {
@@ -157,8 +157,8 @@ GW_LANE gw_u32 gw_ndn_name_is_sound(const GW_GLOBAL gw_u8 *frame, gw_u32 at, gw_
     return 1;
 }
 
-/* Returns the position at which an element of this type must appear in an Interest, counted from 1.
- * Returns 0 for an unknown type. */
+/* Returns the position of elements with this type in an Interest, counted from 1. Returns 0 for an
+ * unknown type. */
 GW_LANE gw_u32 gw_ndn_rank(gw_u32 type)
 {
     switch (type) {
@@ -207,11 +207,9 @@ GW_LANE gw_u32 gw_ndn_length_is_sound(gw_u32 type, gw_u32 length)
 }
 
 /*
- * Parses the Interest whose TLV value lies at at..end of the frame. Returns 0 if the Interest is
- * malformed.
- *
- * An element may be unknown, repeated or out of order. The parser ignores such an element if its
- * type is even and above 31. Any other such element makes the Interest malformed (NDN, section
+ * Parses the Interest whose TLV value lies in the bytes at..end of the frame. Returns 0 if the
+ * Interest is malformed. An element that is unknown, repeated or out of order is ignored if its
+ * type is even and above 31. Otherwise, such an element makes the Interest malformed (NDN, section
  * "Considerations for Evolvability of TLV-Based Encoding").
  */
 GW_LANE gw_u32 gw_ndn_interest_parse(const GW_GLOBAL gw_u8 *frame, gw_u32 at, gw_u32 end,
@@ -251,8 +249,8 @@ GW_LANE gw_u32 gw_ndn_interest_parse(const GW_GLOBAL gw_u8 *frame, gw_u32 at, gw
     return 1;
 }
 
-/* Returns whether the integer of 1, 2, 4 or 8 bytes at at..end of the frame equals `value`. `value`
- * is below 256. */
+/* Returns whether the integer in the bytes at..end of the frame equals `value`. The integer has 1,
+ * 2, 4 or 8 bytes, and `value` is below 256. */
 GW_LANE gw_u32 gw_ndn_integer_is(const GW_GLOBAL gw_u8 *frame, gw_u32 at, gw_u32 end, gw_u32 value)
 {
     gw_u32 above = 0;
@@ -263,8 +261,8 @@ GW_LANE gw_u32 gw_ndn_integer_is(const GW_GLOBAL gw_u8 *frame, gw_u32 at, gw_u32
 }
 
 /*
- * Parses the LpPacket whose TLV value lies at at..end of the frame, and reads the network packet
- * inside it. If the LpPacket does not contain a whole packet, `inside` gets type 0. Returns
+ * Parses the LpPacket whose TLV value lies in the bytes at..end of the frame, and reads the network
+ * packet inside it. If the LpPacket contains only a part of a packet, `inside` gets type 0. Returns
  * GW_NDN_SOUND or GW_NDN_WRONG.
  */
 GW_RARE gw_u32 gw_ndn_lp_parse(const GW_GLOBAL gw_u8 *frame, gw_u32 at, gw_u32 end,

@@ -1,5 +1,4 @@
-//! Assembles source texts with functions that users wrote. Each result is a built-in source text
-//! with such functions added.
+//! Adds functions that users wrote to the built-in source texts.
 
 use std::collections::BTreeSet;
 
@@ -62,7 +61,7 @@ pub struct CpuText {
 }
 
 impl CustomText<'_> {
-    /// Returns a hash of all text that [`CustomText::cpu`] adds to the text of a user's function.
+    /// Returns a hash of the text that [`CustomText::cpu`] adds to each user's function.
     pub fn digest() -> u64 {
         let texts = [CPU, LOOP].into_iter().chain(SHAPES.iter().map(|(_, text)| *text));
         texts
@@ -70,8 +69,8 @@ impl CustomText<'_> {
             .fold(0xcbf2_9ce4_8422_2325, |digest, byte| (digest ^ u64::from(byte)).wrapping_mul(0x100_0000_01b3))
     }
 
-    /// Returns the source text for the CPU. `expensive` returns the C functions of a text that
-    /// contain an access marked with `GW_EXPENSIVE`, or that call such a function.
+    /// Returns the source text for the CPU. `expensive` returns the names of C functions with
+    /// accesses that are marked with `GW_EXPENSIVE`, and of their callers.
     ///
     /// # Errors
     /// Returns the error of `expensive`.
@@ -111,8 +110,8 @@ impl CustomText<'_> {
     }
 }
 
-/// Returns the source text of a device language with the functions `customs` of users added. `text`
-/// is [`opencl_source`](crate::opencl_source) or [`cuda_source`](crate::cuda_source).
+/// Adds the users' functions `customs` to the source text of a device language. `text` is
+/// [`opencl_source`](crate::opencl_source) or [`cuda_source`](crate::cuda_source).
 pub fn device_source(text: &str, customs: &[CustomText<'_>]) -> String {
     if customs.is_empty() {
         return text.to_owned();
@@ -121,8 +120,7 @@ pub fn device_source(text: &str, customs: &[CustomText<'_>]) -> String {
     let mut rows = String::new();
     for custom in customs {
         let name = &custom.declaration.name;
-        // Several functions may add the same header. The include guard of the header makes this
-        // valid.
+        // Several functions may add the same header, because headers have include guards.
         added += &custom.shapes();
         added += &custom.function();
         added += &format!("#define GW_FORM_{name} GW_BY_LANE\n");

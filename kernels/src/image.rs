@@ -30,8 +30,8 @@ impl Ipv6NextHop {
 }
 
 impl Ipv6Hash {
-    /// Returns the hash of an IPv6 prefix, whose top bits select the line of the hash table that
-    /// stores the prefix (`gw_ipv6_hash_of`).
+    /// Returns the hash of an IPv6 prefix (`gw_ipv6_hash_of`). Its top bits select the line of the
+    /// hash table that stores the prefix.
     pub fn hash(&self, prefix: u64, length: u8) -> u64 {
         let spread = (prefix ^ (prefix >> 32)).wrapping_mul(self.seed | 1);
         let mixed = spread.wrapping_add(u64::from(length).wrapping_mul(0x9e37_79b9_7f4a_7c15));

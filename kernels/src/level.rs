@@ -26,15 +26,15 @@ pub struct BinCall {
     /// Kind of processing, which is the same for all packets.
     pub variant: u32,
     /// Number of packets that a kernel of [`GOPT_KERNELS`] interleaves. With 0 or 1, the kernel
-    /// processes one packet after another, and with 0 it also prefetches frames. Other kernels
-    /// ignore this field.
+    /// processes one packet after another. With 0, it also prefetches frames. Other kernels ignore
+    /// this field.
     pub group: u32,
     /// Counters that the kernel increments, one per counter of
     /// `godwit_declare::Contract::kernel_counters`. The pointer may be null if there are none.
     pub counters: *mut u64,
 }
 
-/// Number of cache lines that one simulated lookup of [`Level::probe`] reads (`GW_PROBE_READS` in
+/// Number of cache lines that each simulated lookup of [`Level::probe`] reads (`GW_PROBE_READS` in
 /// `dialect/loop_gopt.c`).
 pub const PROBE_READS: u32 = 4;
 

@@ -5,8 +5,8 @@ use core::fmt;
 
 use crate::BinCall;
 
-/// Versions of some kernels for CPUs with certain features. For all other kernels and kinds of
-/// processing, the kernels of a [`Level`](crate::Level) are used.
+/// Kernels that use special CPU features. For other kernels and kinds of processing, the kernels of
+/// a [`Level`](crate::Level) are used.
 pub struct Native {
     /// Name of the version: `avx512`.
     pub name: &'static str,

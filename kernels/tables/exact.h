@@ -60,8 +60,8 @@ GW_LANE gw_u64 gw_exact_begin(const GW_GLOBAL gw_exact *table)
     return table->hash[10];
 }
 
-/* Adds one word of a wide key to the hash of the key. The two halves of the word are multiplied by
- * separate secret multipliers. `index` is the position of the word in the key, 0 to 4. */
+/* Adds one word of a wide key to the hash of the key. Each half of the word is multiplied by a
+ * separate secret number. `index` is the position of the word in the key, 0 to 4. */
 GW_LANE gw_u64 gw_exact_step(const GW_GLOBAL gw_exact *table, gw_u64 mixed, gw_u64 word,
                              const gw_u32 index)
 {
@@ -89,8 +89,8 @@ GW_LANE gw_u64 gw_exact_first(const GW_GLOBAL gw_exact *table, gw_u64 mixed)
     return mixed & (((gw_u64)1 << table->bucket_bits) - 1);
 }
 
-/* Returns the XOR of the numbers of a key's two buckets. The result is at least 2, so that the two
- * buckets are never in the same cache line. */
+/* Returns the XOR of a key's two bucket numbers. The result is at least 2, so the two buckets never
+ * share a cache line. */
 GW_LANE gw_u64 gw_exact_flip(const GW_GLOBAL gw_exact *table, gw_u64 mixed)
 {
     return (((mixed >> table->bucket_bits) * table->second) >> (64 - table->bucket_bits)) | 2;
@@ -128,9 +128,8 @@ GW_LANE gw_u64 gw_exact_tagged(const GW_GLOBAL gw_exact *table, gw_u64 mixed)
     return (mixed >> table->bucket_bits) << GW_EXACT_TAG_SHIFT | GW_EXACT_VALID;
 }
 
-/* Searches the buckets of a key for entries with the key's tag. Skips `wanted` of these entries and
- * returns the following one, or 0 if there is none. Two keys rarely have the same tag, so this
- * function is rarely called. */
+/* Searches the buckets of a key for entries with the key's tag. Skips `wanted` such entries and
+ * returns the next one, or 0 if there is none. */
 GW_RARE gw_u64 gw_exact_again(const GW_GLOBAL gw_u8 *image, const GW_GLOBAL gw_exact *table,
                               gw_u64 mixed, gw_u32 wanted)
 {
@@ -152,8 +151,8 @@ GW_RARE gw_u64 gw_exact_again(const GW_GLOBAL gw_u8 *image, const GW_GLOBAL gw_e
     return 0;
 }
 
-/* Returns the next entry whose tag equals the tag of a key, or 0 if there is none. `at` counts the
- * entries that were already returned. */
+/* Returns the next entry with the same tag as a key, or 0 if there is none. `at` is the number of
+ * such entries that were already returned. */
 GW_LANE gw_u64 gw_exact_next(const GW_GLOBAL gw_u8 *image, const GW_GLOBAL gw_exact *table,
                              gw_u64 mixed, gw_u32 *at)
 {

@@ -1,6 +1,6 @@
 /*
- * lpm4: a table that finds the longest matching IPv4 prefix. It is a DIR-24-8 table, which
- * kernels/ipv4/ipv4.h draws. An entry has 2 bytes if the table has at most 32767 rows, and 4 bytes
+ * lpm4: a table that finds the longest matching IPv4 prefix. A diagram in kernels/ipv4/ipv4.h shows
+ * its DIR-24-8 layout. An entry has 2 bytes if the table has at most 32767 rows, and 4 bytes
  * otherwise.
  */
 #ifndef GODWIT_TABLES_LPM4_H

@@ -12,13 +12,12 @@
 #define GW_LPM6_NONE       0x3fffffffu /* entry without a row */
 #define GW_LPM6_KEYS       5u
 
-/* Maximum number of steps of a lookup, which exceeds the depth of any trie. A node consumes at
- * least six of the 64 bits of a key. There may be a bucket above each node. */
+/* Upper bound for the steps of a lookup. Each node consumes at least six of the key's 64 bits, and
+ * a bucket may precede each node. */
 #define GW_LPM6_LEVELS 40u
 
 /* A bucket divides the possible keys into intervals. The element values[i] belongs to the interval
- * that begins at keys[i - 1] and ends before keys[i].
- * - 1] up to but not including keys[i]. */
+ * that begins at keys[i - 1] and ends before keys[i]. */
 typedef struct gw_lpm6_bucket {
     gw_u64 keys[GW_LPM6_KEYS];
     gw_u32 values[GW_LPM6_KEYS + 1];
@@ -37,8 +36,7 @@ GW_LANE const GW_GLOBAL gw_u32 *gw_lpm6_slot(const GW_GLOBAL gw_u8 *line, gw_u32
     return (const GW_GLOBAL gw_u32 *)line + (gw_u32)(key >> shift & ((1u << stride) - 1));
 }
 
-/* Advances a lookup by one step, from the node or bucket that `entry` refers to. Returns the next
- * entry. */
+/* Advances a lookup by one step, from the node or bucket of `entry`. Returns the next entry. */
 GW_LANE gw_u32 gw_lpm6_below(const GW_GLOBAL gw_u8 *lines, gw_u32 entry, gw_u64 key)
 {
     const GW_GLOBAL gw_u8 *line = gw_lpm6_line(lines, entry);

@@ -6,9 +6,9 @@
 
 #define GW_IPV4_AVX512_LANES 16u
 
-/* Loads the table entries for the lookups that the mask `lanes` selects among sixteen lookups. The
- * other elements of the result come from `otherwise`. The function loads an entry of 2 bytes with
- * the aligned 4 bytes that contain it, and thus reads no byte outside the table. */
+/* Loads the table entries for the lookups that the mask `lanes` selects. The other elements of the
+ * result come from `otherwise`. For an entry of 2 bytes, the function loads the aligned 4 bytes
+ * that contain it, and thus no byte outside the table. */
 static inline __m512i gw_ipv4_avx512_entries(const gw_u8 *table, gw_u32 narrow, __mmask16 lanes,
                                              __m512i index, __m512i otherwise)
 {
@@ -75,9 +75,9 @@ gw_ipv4_avx512_variant(const gw_u8 *image, const gw_u32 narrow, const gw_u32 *re
     }
 }
 
-/* Looks up IPv4 addresses with the same result as gw_ipv4_bulk. A gather instruction treats its
- * index as signed, so this code supports at most 2^23 groups of entries in tbl8. For tables with
- * more groups, it calls gw_ipv4_bulk. */
+/* Looks up IPv4 addresses with the same result as gw_ipv4_bulk. A gather instruction has a signed
+ * index, so this code supports at most 2^23 groups of entries in tbl8. For larger tables, it calls
+ * gw_ipv4_bulk. */
 static inline void gw_ipv4_avx512_bulk(const gw_u8 *image, gw_u32 variant,
                                        const gw_u32 *restrict addresses, gw_u32 *restrict next_hops,
                                        gw_u64 count, gw_u64 ahead)

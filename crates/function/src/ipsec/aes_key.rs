@@ -1,9 +1,9 @@
 //! AES key expansion (FIPS 197, section 5.2) for the kernels. It runs once per security association
-//! (SA), not per packet.
+//! (SA), and not once per packet.
 
 use zeroize::{Zeroize, Zeroizing};
 
-/// AES round keys in the order of their use. There are 11, 13 or 15 round keys.
+/// AES round keys in the order of their use: 11, 13 or 15 keys of 16 bytes.
 pub(super) type RoundKeys = Zeroizing<Vec<[u8; 16]>>;
 
 /// Returns the AES round keys for encryption with a key of 16, 24 or 32 bytes. Panics for any other
@@ -54,11 +54,10 @@ pub(super) fn invert(mut keys: RoundKeys) -> RoundKeys {
     keys
 }
 
-/// Returns the value of the AES S-box for a byte (FIPS 197, section 5.1.1). The value is an affine
-/// map of the byte's inverse in GF(2^8).
+/// Returns the value of the AES S-box for a byte (FIPS 197, section 5.1.1).
 fn substitute(byte: u8) -> u8 {
-    // The inverse of a byte is its 254th power, or 0 for the byte 0. The loop multiplies the powers
-    // 2, 4, 8, ... and 128, whose exponents sum to 254.
+    // In GF(2^8), the inverse of a byte is its 254th power. The loop multiplies the powers with the
+    // exponents 2, 4, 8 and so on up to 128.
     let mut inverse = 1;
     let mut power = byte;
     for _ in 0..7 {

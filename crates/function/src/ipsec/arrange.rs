@@ -28,14 +28,12 @@ const DONT_FRAGMENT: u8 = 0x40;
 #[derive(Clone, Copy)]
 struct Origin {
     packet: Descriptor,
-    /// Descriptor of the last fragment that arrived and number of fragments stored before it, for a
-    /// reassembled packet.
+    /// For a reassembled packet, the descriptor of its last fragment and the number of earlier
+    /// fragments.
     joined: Option<(Descriptor, u32)>,
 }
 
 impl Origin {
-    /// Returns the step that keeps the packet. `packet` is the packet descriptor after all changes
-    /// to the frame.
     fn keep(self, packet: Descriptor, work: Work) -> Step {
         match self.joined {
             Some((last, held)) => Step::Join { packet: last, whole: packet, held, work },
@@ -43,8 +41,6 @@ impl Origin {
         }
     }
 
-    /// Returns the step that drops the packet. If the packet was reassembled, the step drops it in
-    /// place of its fragments.
     fn drop(self, reason: u8) -> Step {
         match self.joined {
             Some(_) => self.keep(self.packet, Work::Done(Outcome::drop(reason))),
@@ -53,7 +49,7 @@ impl Origin {
     }
 }
 
-/// State of one worker for splitting, joining and creating packets.
+/// State of one worker for fragmentation, reassembly and keepalives.
 #[derive(Default)]
 pub(super) struct Arranger {
     reassembler: Option<Reassembler>,
@@ -81,8 +77,8 @@ impl Arranger {
         self.run_timers(host, packets)
     }
 
-    /// Keeps consecutive packets that need neither fragmentation nor reassembly, and prepares their
-    /// encapsulation or decapsulation.
+    /// Prepares the encapsulation or decapsulation of consecutive packets that need neither
+    /// fragmentation nor reassembly.
     fn keep_run(&mut self, host: &mut IpsecHost, packets: &mut Arrangement<'_>, run: &[Descriptor]) {
         self.work.clear();
         host.prepare_all(packets.region, run, &mut self.work);
@@ -138,8 +134,8 @@ impl Arranger {
         true
     }
 
-    /// Splits a packet into fragments. The first fragment stays in the packet's buffer. Each later
-    /// fragment gets a new buffer. Each fragment has a separate sequence number.
+    /// Splits a packet into fragments. The first fragment stays in the packet's buffer, and each
+    /// later fragment gets a new buffer.
     fn split(
         &mut self,
         host: &mut IpsecHost,
@@ -179,8 +175,7 @@ impl Arranger {
         }
     }
 
-    /// Replaces a packet that must not be fragmented by an ICMP error to its sender, or drops the
-    /// packet.
+    /// Answers a packet that must not be fragmented with an ICMP error, or drops the packet.
     fn send_too_big(
         &mut self,
         host: &IpsecHost,
@@ -215,8 +210,7 @@ impl Arranger {
         self.messages.1 <= MESSAGES_A_SECOND
     }
 
-    /// Stores a fragment until all fragments of its packet have arrived. The last fragment to
-    /// arrive completes the packet, which is then reassembled.
+    /// Stores a fragment. If it completes a packet, reassembles the packet.
     fn join(&mut self, host: &mut IpsecHost, packets: &mut Arrangement<'_>, packet: &Descriptor, at: usize) {
         let region = &mut *packets.region;
         let frame_bytes = region.frame_bytes_max();
@@ -236,8 +230,8 @@ impl Arranger {
                 };
                 region.frame_mut(&whole).copy_from_slice(reassembler.whole());
                 let whole = Descriptor { port: packet.port, ..whole };
-                // A reassembled packet that no inbound SA accepts may be forwarded into a tunnel,
-                // and may exceed the tunnel's MTU.
+                // A reassembled packet that no inbound SA accepts may exceed the MTU of an outbound
+                // tunnel.
                 if self.handle_too_long(host, packets, Origin { packet: whole, joined: Some((*packet, held)) }, at) {
                     return;
                 }
@@ -249,8 +243,8 @@ impl Arranger {
         }
     }
 
-    /// Drops fragments that have waited too long, and sends keepalives. Returns the time in
-    /// nanoseconds at which the function must be called again.
+    /// Drops fragments that have waited too long, and sends keepalives. Returns the time of the
+    /// next call, in nanoseconds.
     fn run_timers(&mut self, host: &IpsecHost, packets: &mut Arrangement<'_>) -> u64 {
         let mut wake_ns = u64::MAX;
         if let Some(reassembler) = &mut self.reassembler {
@@ -298,8 +292,7 @@ fn reason(refusal: Refusal) -> u8 {
     }
 }
 
-/// Returns the length of an IP packet in bytes. The caller has checked the length fields of the
-/// header.
+/// Returns the length of an IP packet in bytes.
 fn ip_bytes(packet: &[u8]) -> usize {
     let at = if packet[0] >> 4 == 4 { 2 } else { 4 };
     let stated = usize::from(u16::from_be_bytes([packet[at], packet[at + 1]]));

@@ -1,6 +1,6 @@
-//! Decides what happens to packets that a worker receives together, such as encapsulation with an
-//! SA. One loop reads all headers, and another loop looks up all IPsec policies. Memory accesses of
-//! different packets therefore overlap.
+//! Looks up the IPsec decisions for a batch of packets. One loop reads all headers, and another
+//! loop searches the policies for all packets. The memory accesses of different packets therefore
+//! overlap.
 
 use godwit_packet::simd::{self, Isa, Vectorized};
 use godwit_wire::{ethertype, protocol};
@@ -9,13 +9,13 @@ use super::database::{Database, Decision};
 use super::frame::{IPV4_BYTES, Plain, PlainEsp};
 use super::policies::{Answer, Policies, Table};
 
-/// Buffers for the decisions about packets that a worker receives together.
+/// Buffers for the decisions about a batch of packets.
 #[derive(Default)]
 pub(super) struct Burst {
-    /// Address pair of each packet, as the lookup key of the policy table. The entry is meaningless
-    /// for packets in `others`.
+    /// Key of each packet for the lookup in the policy table. Packets in `others` have no valid
+    /// key.
     pairs: Vec<u64>,
-    /// Packets that need no lookup in the policy table: the index of each packet and the decision.
+    /// Index and decision of each packet that needs no lookup in the policy table.
     others: Vec<(u32, Decision)>,
     /// Decision for each packet.
     pub(super) decisions: Vec<Decision>,
@@ -51,7 +51,6 @@ impl<'a, F: ExactSizeIterator<Item = &'a [u8]>> Vectorized for ByFrame<'_, F> {
     #[inline(always)]
     fn run(self, isa: impl Isa) {
         let Self { database, policies, frames, decisions } = self;
-        // The loop overwrites every entry, so old entries need no clearing.
         decisions.resize(frames.len(), Decision::encrypt(0));
         for (decision, frame) in decisions.iter_mut().zip(frames) {
             *decision = match PlainEsp::parse(frame).and_then(|esp| database.decide_esp(esp, isa)) {
@@ -79,8 +78,6 @@ impl<'a, F: ExactSizeIterator<Item = &'a [u8]>> Vectorized for ByTable<'_, F> {
         let Self { database, policies, table, frames, burst } = self;
         let Burst { pairs, others, decisions } = burst;
         others.clear();
-        // The loops below overwrite the entry of each packet or add the packet to `others`, so old
-        // entries need no clearing.
         pairs.resize(frames.len(), 0);
         decisions.resize(frames.len(), Decision::encrypt(0));
         let accepts_udp = database.accepts_udp();
@@ -99,8 +96,8 @@ impl<'a, F: ExactSizeIterator<Item = &'a [u8]>> Vectorized for ByTable<'_, F> {
                 }
             }
             let Some(other) = other else { break };
-            // This loop handles consecutive ESP packets. Inbound packets usually arrive together,
-            // so the loop rarely ends early.
+            // Inbound packets usually arrive together, so this loop for ESP packets rarely ends
+            // early.
             let mut not_esp = None;
             for (index, (frame, pair)) in std::iter::once(other).chain(&mut packets) {
                 match PlainEsp::parse(frame).and_then(|esp| database.decide_esp(esp, isa)) {
@@ -133,8 +130,8 @@ impl<'a, F: ExactSizeIterator<Item = &'a [u8]>> Vectorized for ByTable<'_, F> {
     }
 }
 
-/// Decides packets that need full parsing. Stops at the first packet that needs only a lookup in
-/// the policy table. Similar packets usually arrive together, so one call decides many packets.
+/// Decides consecutive packets that need full parsing. Stops at the first packet that needs only a
+/// lookup in the policy table.
 #[inline(never)]
 fn decide_others<'f, 'p>(
     packets: impl Iterator<Item = (usize, (&'f [u8], &'p mut u64))>,
@@ -153,15 +150,13 @@ fn decide_others<'f, 'p>(
     }
 }
 
-/// Returns whether packets of this protocol may belong to an inbound SA.
 #[inline(always)]
 fn may_be_inbound(protocol: u8, accepts_udp: bool) -> bool {
     matches!(protocol, protocol::ESP | protocol::AH) || (protocol == protocol::UDP && accepts_udp)
 }
 
-/// Returns the address pair of a frame that cannot belong to an inbound SA, because its protocol is
-/// not ESP, AH or `inbound_protocol`. This fast check accepts only IPv4 packets without VLAN tag
-/// and options.
+/// Returns the address pair of an IPv4 packet without VLAN tag and options. Returns `None` if the
+/// packet may belong to an inbound SA, or needs full parsing.
 #[inline(always)]
 fn plain_pair(frame: &[u8], inbound_protocol: u32) -> Option<u64> {
     let header = frame.first_chunk::<{ Plain::BYTES }>()?;
@@ -169,8 +164,8 @@ fn plain_pair(frame: &[u8], inbound_protocol: u32) -> Option<u64> {
     // Bytes 12 to 19 contain the EtherType and the first six bytes of the IPv4 header, up to the
     // identification.
     let start = eight(12);
-    // If the total length is less than the header length, the subtraction wraps and gives a very
-    // large payload length.
+    // The subtraction wraps to a very large length if the total length is less than the header
+    // length.
     let payload_bytes = (start >> 16 & 0xffff).wrapping_sub(IPV4_BYTES as u64);
     let is_plain = start >> 40 == (u64::from(ethertype::IPV4) << 8 | 0x45);
     let is_whole = payload_bytes <= (frame.len() - Plain::BYTES) as u64;
@@ -182,8 +177,7 @@ fn plain_pair(frame: &[u8], inbound_protocol: u32) -> Option<u64> {
 
 const _: () = assert!(protocol::ESP & 1 == 0 && protocol::AH == protocol::ESP + 1);
 
-/// Decides a packet by a lookup in both hash buckets of the policy table, after the first bucket
-/// has given no SA.
+/// Decides a packet with a lookup in both hash buckets of the policy table.
 #[cold]
 #[inline(never)]
 fn decide_by_table(table: Table<'_>, pair: u64) -> Decision {

@@ -1,5 +1,5 @@
-//! Commands of the operator at run time, which add, replace, delete and list SAs, and list and set
-//! policies. Responses never contain cryptographic keys.
+//! Commands that the operator sends at run time. They manage the SAs and the policies. Responses
+//! never contain cryptographic keys.
 
 use std::fmt::Write as _;
 use std::sync::atomic::Ordering::Relaxed;
@@ -49,9 +49,8 @@ impl From<Refusal> for Error {
     }
 }
 
-/// Converts an error of the configuration reader to an error of a command. The result quotes no
-/// string, because the string may be a cryptographic key. It has no location in the TOML text,
-/// because the operator did not write this text.
+/// Converts an error of the configuration reader to a command error. The result quotes no string of
+/// the request, because the string may be a cryptographic key.
 fn command_error(error: Error) -> Error {
     let message = match &error {
         Error::Toml(error) => match error.message().split_once("invalid type: string \"") {
@@ -63,8 +62,7 @@ fn command_error(error: Error) -> Error {
     Error::Command { message }
 }
 
-/// Parses the SAs and policies of a request with the configuration reader. If an entry is invalid,
-/// the error names the SA or policy.
+/// Parses the SAs and policies of a request with the configuration reader.
 fn stanzas(request: &Value) -> Result<Config, Error> {
     let mut lists: Vec<(&str, &[Value])> = Vec::new();
     for key in ["sa", "policy"] {
@@ -165,7 +163,6 @@ fn emit_text(out: &mut String, text: &str) {
     out.push('"');
 }
 
-/// Reads the SAs of a request. Returns an error if there are none.
 fn sas(request: &Value) -> Result<Vec<Sa>, Error> {
     let config = stanzas(request)?;
     if config.sa.is_empty() || !config.policy.is_empty() {
@@ -217,9 +214,8 @@ fn index(control: &Control, name: &str) -> Result<u32, Error> {
     control.index(name).ok_or_else(unknown)
 }
 
-/// Installs SAs, or none of them if an error occurs. Each SA may come with the index of an SA that
-/// it replaces. The function writes the SAs to the table image, copies them to the devices, and
-/// then makes them visible to packets.
+/// Installs all SAs, or none of them if an error occurs. Each SA may come with the index of an SA
+/// that it replaces.
 fn install(control: &mut Control, sas: Vec<(Sa, Option<u32>)>, running: &dyn Running) -> Result<Vec<u32>, Error> {
     let mut staged = Vec::with_capacity(sas.len());
     let mut done = Ok(());
@@ -387,7 +383,6 @@ fn policies(control: &mut Control, request: &Value) -> Result<Value, Error> {
     Ok(json!({ "policies": count }))
 }
 
-/// Describes an IPsec policy as JSON with the names of the configuration.
 fn describe_policy(control: &Control, policy: &Policy) -> Value {
     let Policy { selector, action } = policy;
     let mut description = selector.describe();

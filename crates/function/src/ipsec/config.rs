@@ -154,8 +154,8 @@ impl PolicyConfig {
     }
 }
 
-/// Checks that a selector with ports also has a protocol that uses ports. Also checks that both
-/// prefixes belong to the same address family.
+/// Checks that a selector with ports has a protocol with ports. Also checks that both prefixes
+/// belong to the same address family.
 fn check<T>(selector: &Selector, key: &Spanned<T>) -> Result<(), Error> {
     let ports = selector.source_ports.is_some() || selector.destination_ports.is_some();
     if ports && !selector.protocol.is_some_and(has_ports) {

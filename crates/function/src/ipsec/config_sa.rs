@@ -56,7 +56,7 @@ pub(super) struct SaConfig {
     /// Whether insecure settings are accepted, such as encryption without authentication.
     #[serde(default)]
     insecure: bool,
-    /// Whether the operator configures a new cryptographic key for each start of the process.
+    /// Whether the operator configures a new cryptographic key each time the process starts.
     key_is_new: Option<Spanned<bool>>,
 }
 
@@ -77,7 +77,7 @@ enum ProtocolName {
     Ah,
 }
 
-/// IPsec mode. A tunnel carries whole packets. Transport mode protects the payload of a packet.
+/// IPsec mode. Tunnel mode protects whole packets, and transport mode protects their payload.
 #[derive(Clone, Copy, Debug, Default, Deserialize, PartialEq, Eq)]
 #[serde(rename_all = "lowercase")]
 pub(super) enum Mode {
@@ -130,8 +130,8 @@ struct UdpConfig {
     keepalive_s: u16,
 }
 
-/// Minimum path MTU, in bytes. A smaller path MTU would leave less than 400 bytes for packets
-/// inside a tunnel.
+/// Minimum path MTU, in bytes. With a smaller value, less than 400 bytes would remain for a packet
+/// inside the tunnel.
 pub(super) const PATH_MTU_MIN: u16 = 576;
 
 pub(super) fn check_path_mtu(given: &Spanned<u16>) -> Result<u16, Error> {
@@ -174,8 +174,8 @@ impl<'de> Deserialize<'de> for Dscp {
     }
 }
 
-/// Returns the cipher for a configured name, the key size in bytes, and the authentication that the
-/// name implies, if any. The key is the cipher key or the GMAC key.
+/// Returns the cipher with the configured name and the size of its key in bytes. Some names also
+/// determine the authentication.
 fn encryption(name: Encryption) -> (Cipher, usize, Option<Authentication>) {
     use Encryption as E;
     let ghash = Some(Authentication::Ghash);
@@ -200,8 +200,8 @@ fn encryption(name: Encryption) -> (Cipher, usize, Option<Authentication>) {
     }
 }
 
-/// Returns the authentication for a configured name, and the size of the GMAC key in bytes. The
-/// size is 0 without GMAC.
+/// Returns the authentication with the configured name, and the size of the GMAC key in bytes.
+/// Without GMAC, the size is 0.
 fn authentication(name: AuthenticationName) -> (Authentication, usize) {
     use AuthenticationName as A;
     match name {
@@ -275,7 +275,7 @@ impl SaConfig {
         Ok(sa)
     }
 
-    /// Returns an error about the SA. The error message quotes the line with the SA's name, because
+    /// Returns an error about the SA. The message quotes only the line with the SA's name, because
     /// other lines may contain cryptographic keys.
     fn refuse<T>(&self, problem: &str) -> Result<T, Error> {
         value(&self.name, format!("SA \"{}\" {problem}", self.name.get_ref()))

@@ -1,7 +1,6 @@
-//! Changes the SA database and the policy database, as the configuration and the commands of the
-//! operator require. Only one thread at a time makes changes. An SA is written to the table image,
-//! which kernels read, before packets can find the SA. It is wiped from the image after the last
-//! packet that uses it.
+//! Changes the SA database and the policy database for the configuration and for commands. Only one
+//! thread at a time makes changes. A new SA is written to the table image before packets can find
+//! it. A deleted SA is wiped from the image after its last packet.
 
 use std::collections::{HashMap, HashSet};
 use std::net::IpAddr;
@@ -21,7 +20,7 @@ use super::tables::{self, Shape};
 use crate::fragments::Limits;
 use crate::{Error, Notice, Running};
 
-/// SA database and policy database, together with the data that is needed to change them.
+/// The SA database, the policy database, and the data for changing them.
 pub(super) struct Control {
     pub(super) database: Arc<Database>,
     pub(super) image: Arc<Image>,
@@ -34,17 +33,17 @@ pub(super) struct Control {
     selector_slots: RangeAllocator,
     /// Index of each SA, by the name of the SA.
     names: HashMap<String, u32>,
-    /// Index of each SA by the SA's SPI, together with the destination address for an outbound SA.
+    /// Index of each SA by its SPI. For outbound SAs, the map key also contains the destination
+    /// address.
     spis: HashMap<(u32, Option<IpAddr>), u32>,
-    /// Digests of the cryptographic keys and other nonce inputs of outbound SAs, from
-    /// [`Sa::nonce_name`]. A digest remains after its SA is deleted, so that no nonce repeats. It
-    /// is removed only if the SA has protected no packet.
+    /// Digests of the nonce inputs of outbound SAs, from [`Sa::nonce_name`]. A digest remains after
+    /// its SA is deleted, because nonces must not repeat. It is removed only if the SA has
+    /// protected no packet.
     nonces: HashSet<ShortName>,
-    /// Digests of the cryptographic keys of present and deleted inbound SAs, from
-    /// [`Sa::stream_name`]. The value is the number of SAs with this digest.
+    /// Number of present and deleted inbound SAs for each digest from [`Sa::stream_name`].
     received_nonces: HashMap<ShortName, u32>,
-    /// SAs that new packets no longer find, but that packets in flight may still use. The ticket of
-    /// an SA tells when these packets are done.
+    /// SAs that new packets no longer find, but that packets in flight may still use. Each SA has a
+    /// ticket for asking whether these packets are done.
     retired: Vec<(u32, u64)>,
     endpoints: Endpoints,
     records: HashMap<u32, Record>,
@@ -56,9 +55,9 @@ pub(super) struct Control {
     events: Vec<Notice>,
 }
 
-/// First eight bytes of the digest of a cryptographic key. A new key is refused if its digest has
-/// the same first bytes as the digest of an earlier key. Among a billion random keys, the
-/// probability of such a refusal is 3 %.
+/// First eight bytes of the digest of a cryptographic key. A new key is refused if these bytes
+/// equal those of an earlier key. Among a billion random keys, the probability of an accidental
+/// match is 3 %.
 type ShortName = u64;
 
 fn short(name: [u8; 32]) -> ShortName {
@@ -80,8 +79,8 @@ struct Record {
 
 /// Reason why an SA cannot be added.
 pub(super) struct Refusal {
-    /// Whether the SPI is the reason why the SA is refused. The error message then refers to the
-    /// line of the SPI.
+    /// Whether the SA is refused because of its SPI. The error message then names the line of the
+    /// SPI.
     pub(super) concerns_spi: bool,
     pub(super) message: String,
 }
@@ -90,12 +89,12 @@ fn refusal(message: String) -> Refusal {
     Refusal { concerns_spi: false, message }
 }
 
-/// Index of the selector that accepts every packet, which several SAs share.
+/// Index of the selector that accepts every packet. Several SAs share this selector.
 const SELECT_ALL: Range<u32> = 0..1;
 
 impl Control {
-    /// Creates empty databases. Bit `n` of `unprotected` is set if port `n` is unprotected. If
-    /// `arranges` is true, SAs may have path MTUs and keepalives.
+    /// Creates empty databases. Bit `n` of `unprotected` is set if port `n` is unprotected. SAs may
+    /// have path MTUs and keepalives only if `arranges` is true.
     pub(super) fn new(
         shape: Shape,
         room: Room,
@@ -169,9 +168,9 @@ impl Control {
         &self.policies
     }
 
-    /// Writes an SA to a free slot of the table image, which kernels read. Packets find the SA only
-    /// after [`Control::publish`]. `replaced` is the index of an SA that the new SA replaces. The
-    /// new SA takes over the name and, if possible, the steering bucket of the replaced SA.
+    /// Writes an SA to a free slot of the table image. Packets find the SA only after
+    /// [`Control::publish`]. If the SA replaces the SA at index `replaced`, it takes over the name
+    /// and, if possible, the steering bucket.
     pub(super) fn stage(&mut self, mut sa: Sa, replaced: Option<u32>) -> Result<u32, Refusal> {
         sa.inherit_path_mtu(self.path_mtu);
         let name = &sa.name;
@@ -257,8 +256,8 @@ impl Control {
         Ok(index)
     }
 
-    /// Connects the databases to the durable state of the process, before packets arrive. After a
-    /// restart, no SA repeats sequence numbers that it may have used before.
+    /// Loads the durable state of the process before packets arrive. After a restart, no SA repeats
+    /// sequence numbers that it may have used before.
     pub(super) fn start(&mut self, name: &str, state: &Arc<State>) -> Result<(), Error> {
         if state.is_durable() {
             self.database.states.grants.use_folder(Arc::clone(state), self.shape.sas);
@@ -270,8 +269,8 @@ impl Control {
         self.make_durable(&self.indexes())
     }
 
-    /// Prepares SAs that no packet can find yet. Claims their cryptographic keys and reserves
-    /// sequence numbers.
+    /// Claims the cryptographic keys of new SAs and reserves sequence numbers. Packets cannot find
+    /// these SAs yet.
     pub(super) fn make_durable(&self, indexes: &[u32]) -> Result<(), Error> {
         let Some((state, name)) = &self.state else { return Ok(()) };
         let refuse = |error: godwit_state::Error| Error::Command { message: error.to_string() };
@@ -306,7 +305,6 @@ impl Control {
         }
     }
 
-    /// Returns the byte ranges of an SA and its selectors in the table image.
     fn bytes(&self, index: u32) -> [Range<usize>; 2] {
         let selectors = self.records.get(&index).map_or(0..0, |record| record.selectors.clone());
         [self.shape.sa(index), self.shape.selectors(selectors)]
@@ -327,8 +325,8 @@ impl Control {
         joined.into_iter().try_for_each(|range| running.image_changed(range))
     }
 
-    /// Wipes SAs that no packet uses, and frees their slots in the table image. A device that does
-    /// not accept the change is treated as lost.
+    /// Wipes SAs that no packet uses, and frees their slots in the table image. A device that
+    /// rejects the change is treated as lost.
     pub(super) fn wipe(&mut self, indexes: &[u32], running: Option<&dyn Running>) {
         for &index in indexes {
             let [sa, selectors] = self.bytes(index);
@@ -361,8 +359,7 @@ impl Control {
         }
     }
 
-    /// Permits the nonces of an inbound SA for outbound SAs, if the inbound SA has received no
-    /// packet.
+    /// Removes the key digest of an inbound SA that has received no packet.
     fn remove_received_nonces(&mut self, sa: &Sa) {
         let Some(stream) = sa.stream_name().map(short).filter(|_| sa.is_inbound()) else { return };
         if let Some(count) = self.received_nonces.get_mut(&stream) {
@@ -391,8 +388,8 @@ impl Control {
         quiet
     }
 
-    /// Wipes SAs that new packets no longer find and that no packet in flight uses, without
-    /// waiting. Returns whether there were such SAs or SAs that must be wiped later.
+    /// Wipes retired SAs that no packet in flight uses, without waiting. Returns whether any SA was
+    /// retired.
     #[inline(never)]
     pub(super) fn wipe_retired(&mut self, running: &dyn Running) -> bool {
         if self.retired.is_empty() {
@@ -421,8 +418,7 @@ impl Control {
         }
     }
 
-    /// Replaces all IPsec policies. The new policies apply to each packet that is looked up after
-    /// this call.
+    /// Replaces all IPsec policies.
     pub(super) fn set_policies(&mut self, policies: Vec<Policy>) {
         self.database.policies.store(Arc::new(Policies::new(&policies)));
         self.records.values_mut().for_each(|record| record.policies.clear());
@@ -436,7 +432,8 @@ impl Control {
         self.policies = policies;
     }
 
-    /// Makes the IPsec policies of the SA `old` use the SA `new`, which also takes over the name.
+    /// Replaces the SA `old` by the SA `new` in all IPsec policies. The new SA also takes over the
+    /// name.
     pub(super) fn switch(&mut self, old: u32, new: u32) {
         let orders = self.records.get_mut(&old).map(|record| std::mem::take(&mut record.policies)).unwrap_or_default();
         let published = self.database.policies.load();
@@ -495,8 +492,8 @@ impl Control {
     }
 }
 
-/// Returns the unique identifier of an SA. It is the SPI for an inbound SA (RFC 4301, section 4.1),
-/// and the SPI with the destination address for an outbound SA.
+/// Returns the unique identifier of an SA. An inbound SA has a unique SPI (RFC 4301, section 4.1).
+/// An outbound SA also needs its destination address.
 fn spi(sa: &Sa) -> (u32, Option<IpAddr>) {
     (sa.spi, (!sa.is_inbound()).then_some(sa.destination))
 }

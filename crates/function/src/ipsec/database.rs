@@ -23,8 +23,7 @@ use super::{
 };
 use crate::fragments::Limits;
 
-/// Decision about a frame, such as encapsulation with an SA. It is packed into one word, so that it
-/// is passed in a register.
+/// Decision about a frame, such as encapsulation with an SA, packed into one word:
 ///
 /// ```text
 /// | kind | SA   | sequence number's lower half, verdict or drop reason |
@@ -67,14 +66,11 @@ impl Decision {
         Self(3 << Self::KIND | reason as u64)
     }
 
-    /// Returns the index of the SA if the decision is [`Decided::Encrypt`].
     #[inline(always)]
     pub(super) fn to_encrypt(self) -> Option<u32> {
         (self.0 >> Self::KIND == 0).then_some((self.0 >> Self::SA) as u32)
     }
 
-    /// Returns the index of the SA and the lower half of the sequence number if the decision is
-    /// [`Decided::Decrypt`].
     #[inline(always)]
     pub(super) fn to_decrypt(self) -> Option<(u32, u32)> {
         (self.0 >> Self::KIND == 1).then_some(((self.0 >> Self::SA) as u32 & ((1 << 30) - 1), self.0 as u32))
@@ -111,21 +107,20 @@ impl Encapsulation {
     }
 }
 
-/// The SA database and the policy database, as the workers read them. The control thread changes
-/// them without blocking the workers.
+/// The SA database and the policy database. Workers read them while the control thread changes
+/// them.
 pub(super) struct Database {
     pub(super) policies: ArcSwap<Policies>,
-    /// Set of the unprotected ports, which lead to the network outside the tunnels. Bit `n` is set
-    /// for port `n`.
+    /// Set of the unprotected ports, which lead to the network outside the tunnels. Bit `n`
+    /// represents port `n`.
     unprotected: u64,
-    /// Table of inbound SAs. [`Endpoint::sa_key`] returns the lookup key, and the value contains
-    /// the index and the [`Encapsulation`] of the SA.
+    /// Table of inbound SAs, with lookup keys from [`Endpoint::sa_key`]. A value contains the index
+    /// and the [`Encapsulation`] of an SA.
     inbound: Lookup,
-    /// Set of the local endpoints of inbound SAs. [`Endpoint::endpoint_key`] returns the lookup key
-    /// of an endpoint.
+    /// Set of the local endpoints of inbound SAs, with lookup keys from [`Endpoint::endpoint_key`].
     endpoints: Lookup,
-    /// Filter for the UDP ports of inbound SAs, in which bit `port % 64` is set for each such port.
-    /// Most packets to other ports therefore need no lookup.
+    /// Filter for the UDP ports of inbound SAs. Bit `port % 64` is set for each port. Most packets
+    /// to other ports therefore need no lookup.
     udp_ports: AtomicU64,
     pub(super) states: States,
     pub(super) lengths: Lengths,
@@ -152,7 +147,7 @@ impl Database {
         }
     }
 
-    /// Returns the SA at `index`. The function takes a lock, so only rare packets use it.
+    /// Returns the SA at `index`. The function takes a lock, so it is too slow for every packet.
     pub(super) fn sa(&self, index: u32) -> Option<Arc<Sa>> {
         self.all().get(index as usize).cloned().flatten()
     }
@@ -173,7 +168,7 @@ impl Database {
     }
 
     /// Makes an inbound SA visible to packets. Returns false if the table of inbound SAs is full.
-    /// Outbound SAs are not in this table, because the IPsec policies refer to them.
+    /// Outbound SAs need no entry in this table, because policies refer to them.
     pub(super) fn publish(&self, index: u32, sa: &Sa, endpoints: &mut Endpoints) -> bool {
         if !sa.is_inbound() {
             return true;
@@ -220,7 +215,6 @@ impl Database {
         self.put(index, None);
     }
 
-    /// Returns the lookup keys of an inbound SA and of the SA's local endpoint.
     fn keys(sa: &Sa) -> (u64, u64) {
         let port = sa.udp.map(|udp| udp.destination_port);
         match sa.destination {
@@ -241,23 +235,21 @@ impl Database {
         self.unprotected != 0
     }
 
-    /// Applies the rule for packets from unprotected ports (RFC 4301, section 5.2, step 3b). A
-    /// packet that a policy requires to be protected is dropped. All other packets keep their
-    /// decision.
+    /// Returns a drop if a packet from an unprotected port requires protection (RFC 4301, section
+    /// 5.2, step 3b). Otherwise, returns the decision unchanged.
     pub(super) fn apply_port(&self, decision: Decision, port: u8) -> Decision {
         let is_unprotected = self.unprotected.checked_shr(port.into()).unwrap_or(0) & 1 == 1;
         if is_unprotected && decision.to_encrypt().is_some() { Decision::drop(DROP_UNPROTECTED) } else { decision }
     }
 
-    /// Decides what happens to a frame from a protected port. Cryptographic keys do not affect the
-    /// decision. IPv4 packets without VLAN tag and options take a fast path, which makes the same
-    /// decision as [`Database::decide_any`].
+    /// Decides what happens to a frame from a protected port. IPv4 packets without VLAN tag and
+    /// options take a fast path, which makes the same decision as [`Database::decide_any`].
     #[inline(always)]
     pub(super) fn decide(&self, policies: &Policies, frame: &[u8]) -> Decision {
         self.decide_parsed(policies, Plain::parse(frame), frame)
     }
 
-    /// Decides a frame like [`Database::decide`], without being inlined into loops that rarely need
+    /// Decides a frame like [`Database::decide`], but is not inlined into loops that rarely call
     /// it.
     #[inline(never)]
     pub(super) fn decide_out_of_line(&self, policies: &Policies, frame: &[u8]) -> Decision {
@@ -283,9 +275,8 @@ impl Database {
         }
     }
 
-    /// Decides an ESP packet over IPv4 without VLAN tag and options, by a lookup in one bucket of
-    /// the hash table. Returns `None` if the bucket contains no matching SA for ESP without UDP
-    /// encapsulation.
+    /// Decides an ESP packet over IPv4 with a lookup in one bucket of the hash table. Returns
+    /// `None` if the bucket contains no matching SA.
     #[inline(always)]
     pub(super) fn decide_esp(&self, esp: PlainEsp, isa: impl Isa) -> Option<Decision> {
         let value = self.inbound.get_in_first_bucket(esp.key, isa);
@@ -341,7 +332,7 @@ impl Database {
     }
 
     /// Returns the index of the SA for an ESP or AH header, and the sequence number in the header.
-    /// Returns the drop reason if there is no such SA.
+    /// If there is no such SA, returns the drop reason.
     #[inline]
     fn inbound_sa<A: Endpoint>(
         &self,
@@ -355,8 +346,8 @@ impl Database {
         let Some(&[a, b, c, d, e, f, g, h]) = bytes.get(skipped..).and_then(|bytes| bytes.first_chunk()) else {
             return Err(DROP_MALFORMED);
         };
-        // The SPI alone identifies the SA, but the packet's destination address must also be that
-        // of the SA.
+        // The SPI alone identifies the SA, but the packet must also have the SA's destination
+        // address.
         let spi = u32::from_be_bytes([a, b, c, d]);
         let index = self.inbound_index(packet.destination().sa_key(spi), encapsulation).ok_or(DROP_NO_SA)?;
         Ok((index, u32::from_be_bytes([e, f, g, h])))
@@ -366,12 +357,12 @@ impl Database {
     #[inline(always)]
     fn inbound_index(&self, key: u64, encapsulation: Encapsulation) -> Option<u32> {
         let value = self.inbound.get(key);
-        // The value for an absent key has an upper half that differs from every encapsulation.
+        // For an absent key, the upper half of the value differs from every encapsulation.
         (value >> 32 == encapsulation as u64).then_some(value as u32)
     }
 
     /// Decides UDP packets to the port of an inbound SA (RFC 3948). Such a packet contains ESP, IKE
-    /// with the non-ESP marker, or a keepalive. Returns `None` if a policy must decide the packet.
+    /// or a keepalive. Returns `None` if the policies must decide the packet.
     fn inbound_udp<A: Endpoint>(&self, packet: &impl Packet<Address = A>) -> Option<Decision> {
         if packet.is_later_fragment() {
             return None;
@@ -386,7 +377,7 @@ impl Database {
         match bytes {
             // The packet is a keepalive (RFC 3948, section 2.3).
             [0xff] => Some(Decision::drop(DROP_KEEPALIVE)),
-            // No SPI is 0, so the packet begins with the non-ESP marker (RFC 3948, section 2.2).
+            // No SPI is 0, so these four zero bytes are the non-ESP marker (RFC 3948, section 2.2).
             [0, 0, 0, 0, ..] => None,
             _ => self.inbound(packet, Encapsulation::Udp, Some(port), bytes, packet.is_fragment()),
         }
@@ -399,8 +390,6 @@ impl Database {
         Self::policy_decision(A::policies(policies).find(packet.source(), packet.destination(), || packet.fields()))
     }
 
-    /// Converts the action of the matching policy to a decision. `None` means that no policy
-    /// matches.
     #[inline(always)]
     pub(super) fn policy_decision(action: Option<Action>) -> Decision {
         match action {
@@ -410,7 +399,6 @@ impl Database {
         }
     }
 
-    /// Returns the steering bucket of an SA, which is less than [`BUCKETS`].
     pub(super) fn bucket(index: u32) -> usize {
         index as usize % BUCKETS
     }
@@ -418,12 +406,10 @@ impl Database {
 
 /// Address of a local endpoint, to which the packets of inbound SAs are sent.
 trait Endpoint: PolicyAddress {
-    /// Returns the lookup key for [`Database::inbound`], which contains the SPI and the destination
-    /// address.
+    /// Returns the lookup key of an inbound SA: its SPI and destination address.
     fn sa_key(self, spi: u32) -> u64;
 
-    /// Returns the lookup key for [`Database::endpoints`], which contains the address and, for ESP
-    /// in UDP, the port.
+    /// Returns the lookup key of a local endpoint: its address and, for ESP in UDP, its port.
     fn endpoint_key(self, port: Option<u16>) -> u64;
 }
 
@@ -438,8 +424,8 @@ impl Endpoint for u32 {
     }
 }
 
-/// The lookup keys contain only a hash of the IPv6 address. The kernel compares the full
-/// destination address and drops packets to other addresses with the same hash.
+/// The lookup keys contain only a hash of the IPv6 address. The kernel therefore compares the full
+/// destination address.
 impl Endpoint for u128 {
     fn sa_key(self, spi: u32) -> u64 {
         Self::pair(self, 0) << 32 | u64::from(spi)
@@ -451,8 +437,8 @@ impl Endpoint for u128 {
 }
 
 impl SteerKey for Database {
-    /// Returns the number that selects the worker of a packet. For packets with an SA, it is the
-    /// steering bucket of the SA. For all other packets, it is the flow hash.
+    /// Returns a number that selects the worker of a packet: the steering bucket of the packet's
+    /// SA, or the flow hash without an SA.
     fn steer_key(&self, frame: &[u8], _parsed: &Parsed, flow_hash: u32) -> u32 {
         if let Some(bucket) = self.lengths.bucket_of_fragment(frame) {
             return bucket as u32;

@@ -1,4 +1,5 @@
-//! Parses the IP packet in an Ethernet frame with at most one VLAN tag, like the kernel.
+//! Parses the IP packet in an Ethernet frame with at most one VLAN tag. The kernel parses frames in
+//! the same way.
 
 use godwit_wire::{Extensions, ethertype, protocol};
 
@@ -45,12 +46,11 @@ pub(super) trait Packet {
 
     fn destination(&self) -> Self::Address;
 
-    /// Returns the number of the protocol that follows the IP header and any IPv6 extension
-    /// headers.
+    /// Returns the number of the protocol after the IP header and any IPv6 extension headers.
     fn protocol(&self) -> u8;
 
-    /// Returns the payload of the IP packet, which begins after any IPv6 extension headers. A
-    /// fragment contains only a part of the original payload.
+    /// Returns the payload of the IP packet, after any IPv6 extension headers. In a fragment, the
+    /// payload is incomplete.
     fn payload(&self) -> &[u8];
 
     /// Returns whether the packet is a fragment, because its fragment offset is not 0 or more
@@ -77,7 +77,7 @@ pub(super) trait Packet {
 /// IPv4 packet with checked lengths (RFC 791, section 3.1).
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Ipv4Frame<'a> {
-    /// IP packet, without the padding that follows it in the frame. It contains at least the IP
+    /// The IP packet, without any padding at the end of the frame. It contains at least the IP
     /// header.
     packet: &'a [u8],
     header_bytes: usize,
@@ -131,8 +131,8 @@ impl Packet for Ipv4Frame<'_> {
     }
 }
 
-/// Fields of a plain packet. A packet is plain if it is an IPv4 packet with correct lengths and
-/// without VLAN tag and IP options. Most packets are plain.
+/// Fields of a plain packet, which is a valid IPv4 packet without VLAN tag and IP options. Most
+/// packets are plain.
 pub(super) struct Plain {
     pub(super) source: u32,
     pub(super) destination: u32,
@@ -146,18 +146,17 @@ impl Plain {
     /// Size of the Ethernet header and the IPv4 header, in bytes.
     pub(super) const BYTES: usize = ETHERNET_BYTES + IPV4_BYTES;
 
-    /// Parses a plain packet. Returns `None` for any other frame, including every frame that
-    /// [`Frame::parse`] rejects.
+    /// Parses a plain packet. Returns `None` for all other frames.
     #[inline(always)]
     pub(super) fn parse(frame: &[u8]) -> Option<Self> {
         let header = frame.first_chunk::<{ Self::BYTES }>()?;
         let word = |at: usize| u32::from_be_bytes([header[at], header[at + 1], header[at + 2], header[at + 3]]);
-        // Bytes 12 to 15 contain the EtherType, and one byte with the version and the header
+        // Bytes 12 to 14 contain the EtherType and one byte with the IP version and the header
         // length.
         let is_plain = word(12) >> 8 == (u32::from(ethertype::IPV4) << 8 | 0x45);
         let total_bytes = (word(ETHERNET_BYTES) & 0xffff) as usize;
-        // If the total length is less than the header length, the subtraction wraps and gives a
-        // very large payload length.
+        // The subtraction wraps to a very large length if the total length is less than the header
+        // length.
         let payload_bytes = total_bytes.wrapping_sub(IPV4_BYTES);
         if !is_plain || payload_bytes > frame.len() - Self::BYTES {
             return None;
@@ -197,18 +196,17 @@ pub(super) struct PlainEsp {
 }
 
 impl PlainEsp {
-    /// Parses an ESP packet over IPv4 without VLAN tag and options. It needs few instructions and
-    /// accepts the same ESP packets as [`Plain::parse`].
+    /// Parses an ESP packet over IPv4 without VLAN tag and options. It accepts the same ESP packets
+    /// as [`Plain::parse`], with fewer instructions.
     #[inline(always)]
     pub(super) fn parse(frame: &[u8]) -> Option<Self> {
         const BYTES: usize = Plain::BYTES + 8;
         let header = frame.first_chunk::<BYTES>()?;
         let eight = |at: usize| u64::from_be_bytes(*header[at..].first_chunk().unwrap_or(&[0; 8]));
-        // Bytes 12 to 19 contain the EtherType and the first six bytes of the IPv4 header, up to
-        // the identification.
+        // Bytes 12 to 19 contain the EtherType and the first six bytes of the IPv4 header.
         let start = eight(12);
-        // If the packet is too short for the ESP header, the subtraction wraps and gives a very
-        // large payload length.
+        // The subtraction wraps to a very large length if the packet is too short for the ESP
+        // header.
         let payload_bytes = (start >> 16 & 0xffff).wrapping_sub((IPV4_BYTES + 8) as u64);
         let is_plain = start >> 40 == (u64::from(ethertype::IPV4) << 8 | 0x45);
         let is_whole = payload_bytes <= (frame.len() - BYTES) as u64;

@@ -82,7 +82,7 @@ pub fn function() -> Arc<dyn Function> {
 }
 
 /// Converts fuzzer input to a frame. If the first byte is 0xf0, 0xf1 or 0xf2, it selects an SA, and
-/// the remaining bytes become an authentic packet of this SA. Any other input is the frame itself.
+/// the frame carries the other bytes as an authentic packet. Otherwise, the input is the frame.
 pub fn frame(data: &[u8]) -> Vec<u8> {
     match data {
         [0xf0, inside @ ..] => ipv4(50, &esp(0x1001, inside)),

@@ -22,13 +22,14 @@ use godwit_state::{Entry, KeyName, Source, State};
 use super::database::Database;
 use super::sa::Sa;
 
-/// Minimum and maximum number of sequence numbers that are reserved in advance for an outbound SA.
-/// After a crash, the SA skips at most the maximum.
+/// Minimum and maximum number of sequence numbers that an outbound SA reserves in advance. After a
+/// crash, the SA skips at most the maximum number.
 const OUT: (u64, u64) = (1 << 18, 1 << 26);
 /// Minimum and maximum number of sequence numbers that are permitted in advance for an inbound SA.
 /// After a crash, the SA drops at most the maximum number of authentic packets.
 const IN: (u64, u64) = (64, 1 << 22);
-/// Time in seconds for which newly reserved sequence numbers suffice at the measured packet rate.
+/// Time in seconds for which a reservation of sequence numbers suffices at the measured packet
+/// rate.
 const AHEAD_S: f64 = 2.0;
 
 /// Sequence numbers that one SA may use.
@@ -36,10 +37,9 @@ const AHEAD_S: f64 = 2.0;
 struct Grant {
     /// Last sequence number that the state folder on disk permits.
     ceiling: AtomicU64,
-    /// Sequence number at which the worker of an SA asks for more sequence numbers.
+    /// Sequence number at which the SA's worker asks for more sequence numbers.
     mark: AtomicU64,
-    /// For an inbound SA, the largest authentic sequence number that was compared with the
-    /// permitted maximum. The packet was dropped if its number exceeded this maximum.
+    /// For an inbound SA, the largest sequence number that [`Grants::want`] recorded.
     wanted: AtomicU64,
     /// Whether [`Grants::requests`] contains the index of the SA.
     is_requested: AtomicBool,
@@ -51,9 +51,9 @@ struct User {
     is_inbound: bool,
     /// Last sequence number that the SA can use.
     last: u64,
-    /// Number that preceded the SA's first sequence number in this process.
+    /// Number before the SA's first sequence number in this process.
     first: u64,
-    /// Sequence number and time at the last reservation, from which the packet rate is measured.
+    /// Sequence number and time of the last reservation, for measuring the packet rate.
     at: (u64, Instant),
 }
 
@@ -85,8 +85,8 @@ impl Grants {
         drop(self.durable.set(durable));
     }
 
-    /// Returns the number that precedes the SA's first sequence number, and the first reservation.
-    /// The reservation must be on disk before [`Grants::begin`].
+    /// Returns the number before the SA's first sequence number, and the first reservation. The
+    /// reservation must be on disk before [`Grants::begin`].
     pub(super) fn plan(&self, sa: &Sa) -> (u64, Option<Entry>) {
         let Some((durable, name)) = self.durable.get().and_then(|durable| Some((durable, sa.durable_name()?))) else {
             return (0, None);
@@ -101,8 +101,8 @@ impl Grants {
         self.durable.get().map_or(Ok(()), |durable| durable.state.reserve(entries))
     }
 
-    /// Permits the reserved sequence numbers of an SA that no packet can find yet. The reservation
-    /// is already on disk.
+    /// Permits the sequence numbers that were reserved on disk for a new SA. Packets cannot find
+    /// the SA yet.
     pub(super) fn begin(&self, index: u32, sa: &Sa, first: u64, reserved: Option<Entry>) {
         let Some(durable) = self.durable.get() else { return };
         let mut users = lock(&durable.users);
@@ -125,13 +125,12 @@ impl Grants {
         }
     }
 
-    /// Returns the number that preceded the SA's first sequence number in this process.
     pub(super) fn first(&self, index: u32) -> u64 {
         self.durable.get().and_then(|durable| Some(lock(&durable.users).get(&index)?.first)).unwrap_or(0)
     }
 
-    /// Returns the last sequence number that an SA may use before the next call, where `next` is
-    /// the next number. Returns `None` if `next` is not yet reserved on disk.
+    /// Returns the last sequence number that an SA may use before it must call this function again.
+    /// `next` is the SA's next number. Returns `None` if `next` is not yet reserved on disk.
     #[cold]
     pub(super) fn limit(&self, index: u32, next: u64) -> Option<u64> {
         let Some(durable) = self.durable.get() else { return Some(u64::MAX) };
@@ -160,7 +159,8 @@ impl Grants {
 }
 
 impl Grant {
-    /// Permits sequence numbers up to `ceiling`. The last `ahead` of these numbers are unused.
+    /// Permits sequence numbers up to `ceiling`, of which the last `ahead` numbers are still
+    /// unused.
     fn permit(&self, ceiling: u64, ahead: u64) {
         self.mark.store(ceiling - ahead / 2, Relaxed);
         self.is_requested.store(false, Relaxed);
@@ -180,8 +180,8 @@ impl Source for Database {
             let elapsed = now.duration_since(user.at.1).as_secs_f64().max(1e-3);
             let (least, most) = if user.is_inbound { IN } else { OUT };
             let ahead = (used.saturating_sub(user.at.0) as f64 / elapsed * AHEAD_S) as u64;
-            // The new ceiling is never lower, because the worker may already use numbers up to the
-            // current ceiling.
+            // The worker may already use numbers up to the current ceiling, so the ceiling never
+            // decreases.
             let ceiling = durable.grants[*index as usize].ceiling.load(Relaxed);
             Some(Entry { name: user.name, number: (used + ahead.clamp(least, most)).min(user.last).max(ceiling) })
         };
@@ -192,8 +192,7 @@ impl Source for Database {
         let Some(durable) = self.states.grants.durable.get() else { return };
         let mut users = lock(&durable.users);
         let numbers: HashMap<KeyName, u64> = entries.iter().map(|entry| (entry.name, entry.number)).collect();
-        // Requests that arrived after the call of `due` stay in the list. Requests of deleted SAs
-        // are removed.
+        // Requests that arrived after the call of `due` stay in the list.
         lock(&durable.requests).retain(|index| {
             let Some(user) = users.get_mut(index) else { return false };
             let Some(&number) = numbers.get(&user.name) else { return true };

@@ -1,5 +1,5 @@
-//! The part of `ipsec` that runs on the CPU. It looks up the SA and assigns sequence numbers before
-//! the kernel, and maintains replay windows after the kernel.
+//! The part of `ipsec` that runs on the CPU. Before the kernel runs, this part looks up SAs and
+//! assigns sequence numbers. After the kernel, it updates the replay windows.
 
 use std::sync::Arc;
 
@@ -17,18 +17,17 @@ use crate::{Arrangement, HostHalf, Work};
 
 const VERDICT_DROP: u8 = godwit_abi::VERDICT_DROP;
 
-/// State of the CPU part of `ipsec` for one worker. It is aligned to two cache lines, because
-/// processors prefetch cache lines in pairs. Workers therefore never use the same pair.
+/// State of the CPU part of `ipsec` for one worker. Processors prefetch cache lines in pairs, so
+/// the state is aligned to two cache lines. Workers therefore never share a pair.
 #[repr(align(128))]
 pub(super) struct IpsecHost {
     pub(super) database: Arc<Database>,
-    /// For each steering bucket, whether this worker receives the packets of the bucket's SAs.
+    /// Whether this worker receives the packets of an SA, by the SA's steering bucket.
     owned: [bool; BUCKETS],
     /// Buffers for the packets that are prepared together.
     burst: Burst,
-    /// Buffer for callers that need one list of work instead of one array per field.
     columns: WorkColumns,
-    /// State for splitting, joining and creating packets, if the configuration needs it.
+    /// State for fragmentation, reassembly and keepalives, if the configuration needs it.
     arranger: Option<Box<Arranger>>,
     /// Inbound packets in flight. The value is `None` unless the run is a replay.
     in_flight: Option<Box<InFlight>>,
@@ -48,7 +47,6 @@ impl IpsecHost {
         }
     }
 
-    /// Returns the kernel's work for one packet, or the result if the packet needs no kernel.
     #[inline(always)]
     pub(super) fn work(&self, decision: Decision, frame_bytes: u16) -> Work {
         match self.assign_number(decision, frame_bytes) {
@@ -58,7 +56,7 @@ impl IpsecHost {
     }
 
     /// Returns the kernel's inputs for a packet: the kind of processing and the parameter. If the
-    /// packet needs no kernel, returns the verdict or drop reason instead.
+    /// packet needs no kernel, returns the verdict or the drop reason.
     #[inline(always)]
     fn assign_number(&self, decision: Decision, frame_bytes: u16) -> Result<(u8, u64), Outcome> {
         let states = &self.database.states;
@@ -86,9 +84,8 @@ impl IpsecHost {
         decision.to_encrypt().filter(|&sa| self.owned[Database::bucket(sa)])
     }
 
-    /// Assigns sequence numbers to packets that must be encapsulated. Stops at the first other
-    /// packet and returns the number of packets handled. This separate loop is short, so its state
-    /// fits into registers.
+    /// Assigns sequence numbers to consecutive packets that must be encapsulated. Returns the
+    /// number of these packets.
     #[inline(never)]
     fn number_encrypted(&self, decisions: &[Decision], descriptors: &[Descriptor], mut work: Slots<'_>) -> usize {
         let states = &self.database.states;
@@ -111,8 +108,8 @@ impl IpsecHost {
         decision.to_decrypt().filter(|&(sa, _)| self.owned[Database::bucket(sa)])
     }
 
-    /// Checks the sequence numbers of packets that must be decapsulated. Stops at the first other
-    /// packet and returns the number of packets handled.
+    /// Checks the sequence numbers of consecutive packets that must be decapsulated. Returns the
+    /// number of these packets.
     #[inline(never)]
     fn number_decrypted(&self, decisions: &[Decision], mut work: Slots<'_>) -> usize {
         let states = &self.database.states;
@@ -126,8 +123,8 @@ impl IpsecHost {
         decisions.len()
     }
 
-    /// Sets the results of packets that pass or are dropped without a kernel. Stops at the first
-    /// other packet and returns the number of packets handled.
+    /// Sets the results of consecutive packets that need no kernel. Returns the number of these
+    /// packets.
     #[inline(never)]
     fn number_others(&self, decisions: &[Decision], descriptors: &[Descriptor], mut work: Slots<'_>) -> usize {
         for (index, ((&decision, descriptor), slot)) in
@@ -227,8 +224,7 @@ impl HostHalf for IpsecHost {
     }
 }
 
-/// Records all packets of a batch as authentic. This separate loop handles the usual case that the
-/// kernel drops no packet.
+/// Records all packets of a batch as authentic, in the usual case that the kernel drops none.
 #[inline(never)]
 fn accept_all(states: &States, descriptors: &[Descriptor], parameters: &[u64], outcomes: &mut [Outcome]) {
     for ((descriptor, &parameter), outcome) in descriptors.iter().zip(parameters).zip(outcomes) {

@@ -13,8 +13,8 @@ use super::database::Database;
 use super::sa::Sa;
 
 const SECOND_NS: u64 = 1_000_000_000;
-/// Maximum number of SAs that are checked per call. With this limit, a worker still forwards
-/// traffic if 100,000 of its SAs are idle.
+/// Maximum number of SAs that one call checks. With this limit, a worker still forwards traffic if
+/// 100,000 of its SAs are idle.
 const BATCH: usize = 64;
 const UDP_BYTES: usize = 8;
 
@@ -22,8 +22,8 @@ const UDP_BYTES: usize = 8;
 #[derive(Default)]
 pub(super) struct Keepalives {
     idle: HashMap<u32, Idle>,
-    /// Times at which SAs are checked, in nanoseconds. The check of an SA is never later than its
-    /// next keepalive.
+    /// Time in nanoseconds of the next check of each SA, and index of the SA. The check is never
+    /// later than the SA's next keepalive.
     due: BTreeSet<(u64, u32)>,
 }
 
@@ -39,7 +39,7 @@ struct Idle {
 }
 
 impl Keepalives {
-    /// Records that an SA sends a packet. `frame` is the frame before encapsulation.
+    /// Records that an SA sends a packet.
     pub(super) fn sent(&mut self, sa: u32, seconds: u16, packet: &Descriptor, frame: &[u8], now_ns: u64) {
         let l2 = crate::fragments::ip_at(frame).map_or(&[][..], |at| &frame[..at]);
         let interval_ns = u64::from(seconds) * SECOND_NS;
@@ -54,7 +54,7 @@ impl Keepalives {
         }
     }
 
-    /// Creates the keepalives that are due and passes them to `send`.
+    /// Sends the keepalives that are due, through the function `send`.
     pub(super) fn send(
         &mut self,
         database: &Database,
@@ -89,8 +89,7 @@ impl Keepalives {
     }
 }
 
-/// Returns the keepalive frame of an SA. The frame has the layer 2 header `l2`, with the EtherType
-/// of the SA's address family.
+/// Returns the keepalive frame of an SA. `l2` is the frame's layer 2 header.
 fn frame(sa: &Sa, l2: &[u8]) -> Option<Vec<u8>> {
     let udp = sa.udp?;
     let mut frame = l2.to_vec();

@@ -17,7 +17,7 @@ enum Value {
     NotHex,
 }
 
-/// Problem of a cryptographic key. The name of the key precedes this text in the error message.
+/// Problem with a cryptographic key.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum KeyError {
     #[error("must have {bytes} bytes ({digits} hex digits), but has {found}")]
@@ -42,7 +42,7 @@ impl Key {
     }
 }
 
-/// Returns whether a key is obviously not random. Such a key repeats one byte or a short sequence
+/// Returns whether a key is obviously not random, because it repeats one byte or a short sequence
 /// of bytes.
 pub(super) fn is_weak(key: &[u8]) -> bool {
     (1..=key.len() / 2).any(|period| key.iter().zip(&key[period..]).all(|(byte, later)| byte == later))
@@ -54,7 +54,7 @@ impl fmt::Debug for Key {
     }
 }
 
-/// Accepts a value of any type. For a wrong type, the deserializer's error would quote the key.
+/// Accepts values of any type. For a wrong type, the error of serde would quote the key.
 impl<'de> Deserialize<'de> for Key {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         deserializer.deserialize_any(KeyVisitor).map(Key)

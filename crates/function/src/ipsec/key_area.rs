@@ -79,7 +79,8 @@ pub fn emit_keys(suite: &Suite, inbound: bool, encryption_key: &[u8], authentica
     out[KEYS..][..bytes.len()].copy_from_slice(bytes);
 }
 
-/// Returns the HMAC key, extended with zeros to 64 bytes, xor `pad` (RFC 2104, section 2).
+/// Returns the XOR of `pad` and the HMAC key, which is extended with zeros to 64 bytes (RFC 2104,
+/// section 2).
 fn padded(key: &[u8], pad: u8) -> Zeroizing<[u8; 64]> {
     assert!(key.len() <= 64, "an HMAC key longer than a block must be hashed first");
     let mut block = Zeroizing::new([pad; 64]);
@@ -87,14 +88,14 @@ fn padded(key: &[u8], pad: u8) -> Zeroizing<[u8; 64]> {
     block
 }
 
-/// Returns the SHA-1 state after one block, which is the HMAC key xor `pad` (RFC 2104, section 4).
+/// Returns the SHA-1 state after the block that contains the padded HMAC key (RFC 2104, section 4).
 fn sha1_state(key: &[u8], pad: u8) -> Zeroizing<[u32; 5]> {
     let mut state = Zeroizing::new(SHA1_INITIAL);
     sha1::block_api::compress(&mut state, std::slice::from_ref(&*padded(key, pad)));
     state
 }
 
-/// Returns the SHA-256 state after one block, which is the HMAC key xor `pad` (RFC 2104, section
+/// Returns the SHA-256 state after the block that contains the padded HMAC key (RFC 2104, section
 /// 4).
 fn sha256_state(key: &[u8], pad: u8) -> Zeroizing<[u32; 8]> {
     let mut state = Zeroizing::new(SHA256_INITIAL);
@@ -102,7 +103,7 @@ fn sha256_state(key: &[u8], pad: u8) -> Zeroizing<[u32; 8]> {
     state
 }
 
-/// Returns the first eight powers of GHASH's key H (NIST SP 800-38D, section 7.1) in the format of
+/// Returns the powers 1 to 8 of GHASH's key H (NIST SP 800-38D, section 7.1) in the format of
 /// `kernels/dialect/ghash.h`.
 fn ghash_powers(key: &[u8]) -> Zeroizing<[u128; 8]> {
     let mut block = Zeroizing::new([0; 16]);
@@ -137,8 +138,8 @@ fn dot(a: u128, b: u128) -> u128 {
     let mut product = 0;
     for bit in 0..128 {
         product ^= a & (b >> bit & 1).wrapping_neg();
-        // Each step divides the product by x with a right shift. If bit 0 is set, the polynomial is
-        // added before the shift, which clears bit 0.
+        // Each step divides the product by x with a right shift. If bit 0 is set, adding the
+        // polynomial first clears it.
         product = product >> 1 ^ ((POLYNOMIAL >> 1 | 1 << 127) & (product & 1).wrapping_neg());
     }
     product

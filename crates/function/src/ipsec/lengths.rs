@@ -27,14 +27,13 @@ pub(super) struct Lengths {
     /// no keepalives.
     keepalives: Box<[AtomicU16]>,
     has_keepalives: AtomicBool,
-    /// Reassembly limits, or `None` if reassembly is disabled. Each worker limits the frame size to
-    /// its packet buffers.
+    /// Reassembly limits, or `None` if reassembly is disabled.
     pub(super) reassembly: Option<Limits>,
-    /// Steering bucket for each pair of endpoints of inbound SAs. The bucket selects the worker.
-    /// The table is used only for reassembly, because all fragments between two endpoints must
-    /// reach one worker.
+    /// Steering bucket, which selects the worker, for each pair of endpoints of inbound SAs.
+    /// Reassembly needs the table, because all fragments between two endpoints must reach one
+    /// worker.
     peers: Lookup,
-    /// Number of inbound SAs between each pair of endpoints. Only changes of SAs use these counts.
+    /// Number of inbound SAs between each pair of endpoints.
     peer_sas: Mutex<HashMap<u64, u32>>,
 }
 
@@ -64,8 +63,8 @@ impl Lengths {
         if let Some(pair) = self.pair(sa) {
             let mut sas = self.peer_sas.lock().unwrap_or_else(PoisonError::into_inner);
             let count = sas.entry(pair).or_default();
-            // The table has capacity for one pair of endpoints per SA, so insertion almost never
-            // fails. Without an entry, fragments are steered by their flow hash.
+            // The table has capacity for one pair of endpoints per SA, so the insertion almost
+            // never fails. Without an entry, the flow hash selects the worker for fragments.
             let _ = *count > 0 || self.peers.insert(pair, bucket as u64);
             *count += 1;
         }
@@ -122,8 +121,8 @@ impl Lengths {
             }
             _ => return None,
         };
-        // A UDP fragment other than the first one contains no ports, so it may belong to ESP in
-        // UDP. All UDP fragments between the endpoints of an SA are therefore reassembled.
+        // A later UDP fragment contains no ports, so it may belong to ESP in UDP. All UDP fragments
+        // between the endpoints of an SA are therefore reassembled.
         matches!(number, protocol::ESP | protocol::AH | protocol::UDP).then(|| self.peer(pair)).flatten()
     }
 
@@ -177,8 +176,7 @@ fn pair_ipv4(source: u32, destination: u32) -> u64 {
     u64::from(source) << 32 | u64::from(destination)
 }
 
-/// Returns a hash of two IPv6 addresses. Fragments from other senders with the same hash are also
-/// stored, up to the reassembly limits.
+/// Returns a hash of two IPv6 addresses.
 fn pair_ipv6(source: u128, destination: u128) -> u64 {
     let fold = |address: u128| mix((address >> 64) as u64 ^ mix(address as u64));
     mix(fold(source) ^ fold(destination).rotate_left(1))

@@ -35,7 +35,7 @@ pub(super) struct Lookup {
 #[repr(align(64))]
 struct Bucket {
     keys: Four,
-    /// Values of the keys, each increased by 1, so that 0 marks a free slot. The last value also
+    /// Values of the keys, each increased by 1. The value 0 marks a free slot. The last value also
     /// contains the flag [`OVERFLOWED`].
     values: [AtomicU64; WAYS],
 }
@@ -49,7 +49,6 @@ impl Bucket {
         self.keys.0[way].load(Ordering::Relaxed)
     }
 
-    /// Returns the value of slot `way`, or [`Lookup::ABSENT`] if the slot is free.
     #[inline]
     fn value(&self, way: usize) -> u64 {
         (self.values[way].load(Ordering::Acquire) & !OVERFLOWED).wrapping_sub(1)
@@ -58,20 +57,20 @@ impl Bucket {
     #[inline]
     fn get(&self, key: u64) -> u64 {
         // All keys are compared without a branch, because the matching slot is unpredictable. A
-        // free slot may still contain an old copy of the key. A key is stored in the first free
-        // slot, so the used slot comes first.
+        // free slot may still contain an old copy of the key. The used slot always precedes such a
+        // copy.
         let same = |way: usize| u32::from(self.key(way) == key) << way;
         self.get_among(key, same(0) | same(1) | same(2) | same(3))
     }
 
-    /// Returns the value of `key`. Bit `n` of `ways` is set if slot `n` contained `key` when the
-    /// keys were compared.
+    /// Returns the value of `key`. Bit `n` of `ways` is set if slot `n` contained `key` at the
+    /// comparison.
     #[inline(always)]
     fn get_among(&self, key: u64, ways: u32) -> u64 {
         let way = ways.trailing_zeros() as usize % WAYS;
         let value = self.value(way);
-        // The key in the slot is compared again after the value is loaded, because another thread
-        // may have changed the slot meanwhile.
+        // Another thread may have changed the slot since the comparison, so the key is compared
+        // again.
         if ways != 0 && self.key(way) == key { value } else { Lookup::ABSENT }
     }
 
@@ -99,7 +98,7 @@ impl Bucket {
         free.is_some()
     }
 
-    /// Stores the encoded value of slot `way`, without changing the bucket's [`OVERFLOWED`] flag.
+    /// Stores the encoded value of slot `way`, and keeps the [`OVERFLOWED`] flag of the bucket.
     fn set(&self, way: usize, stored: u64) {
         let mark = self.values[way].load(Ordering::Relaxed) & OVERFLOWED;
         self.values[way].store(stored | mark, Ordering::Release);
@@ -216,8 +215,7 @@ impl Lookup {
 }
 
 /// Returns a hash of a key. The two halves of the hash select the key's two buckets. Different keys
-/// have different hashes. The function needs one multiplication less than [`mix`], but distributes
-/// some sets of keys badly. A new table with such keys gets more buckets.
+/// have different hashes.
 #[inline(always)]
 fn spread(key: u64) -> u64 {
     let product = (key ^ key >> 32).wrapping_mul(0x9e37_79b9_7f4a_7c15);
@@ -288,7 +286,8 @@ mod tests {
     fn moves_a_key_out_of_a_full_bucket() {
         let table = Lookup::with_capacity(64);
         let (first, second) = table.buckets_of(0);
-        // Both buckets of key 0 are filled with keys that have these buckets as their first choice.
+        // Each of these keys has one of the two buckets of key 0 as its first choice. Together they
+        // fill both buckets.
         let keys: Vec<u64> = (1..).filter(|&key| [first, second].contains(&table.buckets_of(key).0)).take(9).collect();
         assert!(keys.iter().all(|&key| table.insert(key, key)) && table.insert(0, 77));
         assert_eq!(table.get(0), 77);

@@ -82,8 +82,8 @@ pub const VARIANT_DECRYPT: u8 = suite::variant(0, true);
 /// Registration of this function kind.
 pub const KIND: Kind = Kind { contract: &CONTRACT, build };
 
-/// Number of bits that the sequence number has in the parameter of a packet, which the kernel
-/// receives.
+/// Width of the sequence number in the parameter that the kernel receives with each packet, in
+/// bits.
 const SEQUENCE_BITS: u32 = 44;
 
 /// Packs the index of an SA and the sequence number of a packet into the parameter that the kernel
@@ -92,15 +92,13 @@ pub const fn parameter(sa: u32, sequence: u64) -> u64 {
     (sa as u64) << SEQUENCE_BITS | sequence
 }
 
-/// Unpacks the index of an SA and the sequence number of a packet from the kernel's [`parameter`].
 const fn sa_and_sequence(parameter: u64) -> (u32, u64) {
     ((parameter >> SEQUENCE_BITS) as u32, parameter & ((1 << SEQUENCE_BITS) - 1))
 }
 
 /// Interval at which the function checks whether replaced and deleted SAs can be wiped from memory.
 const HOUSEKEEPING_INTERVAL: Duration = Duration::from_secs(1);
-/// Maximum number of SAs. An SA index has 20 bits in the parameter of a packet, which the kernel
-/// receives.
+/// Maximum number of SAs. The kernel receives the index of a packet's SA as a 20-bit number.
 const SAS_MAX: usize = 1 << 20;
 /// Maximum number of policies.
 const POLICIES_MAX: usize = 1 << 20;
@@ -126,7 +124,6 @@ fn read(stanza: Spanned<DeTable<'_>>, context: &BuildContext<'_>) -> Result<Arc<
     Ok(Arc::new(Ipsec::new(crate::config::read(stanza)?, context.ports)?))
 }
 
-/// Returns the largest number of inbound SAs that have the same source and the same destination.
 fn max_sas_per_endpoint_pair(sas: &[Sa]) -> usize {
     let mut counts = std::collections::HashMap::new();
     let inbound = sas.iter().filter(|sa| sa.is_inbound());
@@ -155,7 +152,8 @@ impl Ipsec {
             Some(given) => within("sa_capacity", given, sas.len().max(1)..SAS_MAX + 1)?,
             None => {
                 let spread_evenly = |count: usize| count + count / 4 + 2 * BUCKETS;
-                // With reassembly, SAs with the same endpoints use slots of one steering bucket.
+                // With reassembly, all SAs between the same two endpoints belong to one steering
+                // bucket.
                 let per_bucket = reassembly.map_or(0, |_| max_sas_per_endpoint_pair(&sas));
                 spread_evenly(sas.len()).max(BUCKETS * (per_bucket + per_bucket / 4 + 2)).min(SAS_MAX)
             }
@@ -165,8 +163,8 @@ impl Ipsec {
             Some(given) => within("selector_capacity", given, own_selectors.max(1)..(1 << 24) + 1)?,
             None => own_selectors + own_selectors / 4 + 2 * BUCKETS,
         };
-        // The table image contains one more selector. It accepts every packet, and several SAs
-        // share it.
+        // One more slot holds the selector that accepts every packet. Several SAs share this
+        // selector.
         let shape = Shape { sas: capacity.next_multiple_of(BUCKETS), selectors: selectors + 1 };
         // Without a configured SA, nothing tells which suites will be added later.
         let spare = if sas.is_empty() { (CONTRACT.headroom_bytes, CONTRACT.tailroom_bytes) } else { (0, 0) };

@@ -55,8 +55,8 @@ impl Action {
     }
 }
 
-/// Minimum number of policies for which a group uses a hash table. One table lookup takes as long
-/// as comparing a packet with this many policies (measured by `examples/prepare_ipsec.rs`).
+/// Minimum number of policies in a group with a hash table. One lookup takes as long as the
+/// comparison of a packet with this many policies (measured by `examples/prepare_ipsec.rs`).
 const GROUP_MIN: usize = 4;
 
 /// All policies, indexed for searching.
@@ -131,12 +131,12 @@ impl PolicyAddress for u128 {
 pub(super) struct FamilyPolicies<A> {
     /// Groups of policies with the same two prefix lengths, in the order of their first policies.
     groups: Vec<Group<A>>,
-    /// Lists of policies that must be compared with a packet one by one. An [`Answer`] contains the
-    /// position of a list.
+    /// Lists of policies that are compared with a packet one by one. An [`Answer`] refers to a list
+    /// by its index.
     lists: Vec<Rule<A>>,
     /// Policies of groups that are too small for a hash table, in order.
     rest: Vec<Rule<A>>,
-    /// Whether one hash table contains all policies, so that one lookup decides a packet.
+    /// Whether one hash table contains all policies. One lookup then decides a packet.
     is_one_table: bool,
 }
 
@@ -149,8 +149,8 @@ pub(super) struct Table<'a> {
 }
 
 impl Table<'_> {
-    /// Returns the SA that protects packets with this address pair. It searches only one of two
-    /// hash buckets. If the result is `None`, the caller must call [`Table::answer`].
+    /// Returns the SA that protects packets with this address pair. The function searches only one
+    /// of two hash buckets. If the result is `None`, the caller must call [`Table::answer`].
     #[inline(always)]
     pub(super) fn first_bucket_sa(self, pair: u64, isa: impl Isa) -> Option<u32> {
         Answer(self.lookup.get_in_first_bucket(pair & self.masks, isa)).sa()
@@ -163,7 +163,6 @@ impl Table<'_> {
 }
 
 impl FamilyPolicies<u32> {
-    /// Returns the hash table of the only group, if it holds all policies.
     #[inline]
     pub(super) fn table(&self) -> Option<Table<'_>> {
         let group = self.groups.first().filter(|_| self.is_one_table)?;
@@ -217,8 +216,8 @@ impl<A: Address> Rule<A> {
     }
 }
 
-/// Result of a table lookup, packed into one number. The upper half is the position of the policy,
-/// so among several results, the smallest number belongs to the first policy.
+/// Result of a table lookup, packed into one number. Among several results, the smallest number
+/// belongs to the first policy:
 ///
 /// ```text
 /// | position of policy  | action or list |
@@ -230,9 +229,8 @@ pub(super) struct Answer(u64);
 impl Answer {
     /// No policy matches.
     const NONE: Self = Self(Lookup::ABSENT);
-    /// Flag in the lower half of a lookup result. It marks a list of policies that must be compared
-    /// with the packet one by one. The other bits of the lower half hold the index of the list. The
-    /// upper half holds the position of the first policy in the list.
+    /// Flag in the lower half of a lookup result. It marks a list of policies that are compared
+    /// with the packet one by one. The other bits of the lower half are the index of this list.
     const LIST: u32 = 1 << 30;
 
     fn new(order: u32, action: Action) -> Self {
@@ -247,7 +245,6 @@ impl Answer {
         (self.0 >> 32) as u32
     }
 
-    /// Returns the position in [`FamilyPolicies::lists`] if the answer is a list.
     fn as_list(self) -> Option<usize> {
         let low = self.0 as u32;
         (low >> 30 == 1).then_some((low & !Self::LIST) as usize)
@@ -293,15 +290,15 @@ impl<A: PolicyAddress> FamilyPolicies<A> {
         family
     }
 
-    /// Adds a group of policies that have the same prefix lengths. `rules` contains these policies
-    /// in order and is not empty.
+    /// Adds a group of policies with the same prefix lengths. `rules` contains these policies in
+    /// order and is not empty.
     fn add_group(&mut self, masks: (A, A), rules: Vec<Rule<A>>) {
         let first = rules[0].order;
         let mut by_prefixes = HashMap::<u64, Vec<Rule<A>>>::new();
         for rule in rules {
             let same = by_prefixes.entry(prefixes(&rule.pattern)).or_default();
-            // A policy that compares only addresses matches all packets that reach this table
-            // entry, so later policies never apply.
+            // A policy without conditions on other fields matches all packets of this table entry,
+            // so later policies never apply.
             if !A::IS_EXACT || same.last().is_none_or(|before| !before.pattern.is_address_only()) {
                 same.push(rule);
             }
@@ -326,9 +323,8 @@ impl<A: PolicyAddress> FamilyPolicies<A> {
         answer
     }
 
-    /// Returns the action of the first matching policy, or `None` if no policy matches. `fields`
-    /// extracts the fields of the packet, and is called only if the addresses do not determine the
-    /// policy.
+    /// Returns the action of the first matching policy, or `None` if no policy matches. `fields` is
+    /// called only if the addresses do not determine the policy.
     #[inline(always)]
     pub(super) fn find(&self, source: A, destination: A, fields: impl Fn() -> PacketFields<A>) -> Option<Action> {
         match self.groups.first() {
@@ -337,8 +333,8 @@ impl<A: PolicyAddress> FamilyPolicies<A> {
         }
     }
 
-    /// Searches the policies like [`FamilyPolicies::find`], for any number of hash tables, lists of
-    /// policies, and policies without a table.
+    /// Searches the policies like [`FamilyPolicies::find`], but supports several hash tables and
+    /// lists.
     #[inline(never)]
     fn find_general(&self, source: A, destination: A, fields: impl Fn() -> PacketFields<A>) -> Option<Action> {
         let mut found = Answer::NONE;
@@ -441,13 +437,13 @@ mod tests {
         }
     }
 
-    /// Converts an IPv4 address to an IPv6 address with the same leading bits, so that both
-    /// families get the same tests.
+    /// Converts an IPv4 address to an IPv6 address with the same leading bits. Both families then
+    /// get the same tests.
     fn widen(address: Ipv4Addr) -> Ipv6Addr {
         (u128::from(u32::from(address)) << 96).into()
     }
 
-    /// Draws addresses from a small set, so that prefixes overlap and policies match packets.
+    /// Draws addresses from a small set. Prefixes then overlap, and policies match packets.
     fn address() -> impl Strategy<Value = u32> {
         (select(vec![10u8, 11]), 0..2u8, 0..4u8, 0..4u8).prop_map(|(a, b, c, d)| u32::from_be_bytes([a, b, c, d << 6]))
     }
@@ -484,8 +480,8 @@ mod tests {
         )
     }
 
-    /// Draws random policies. Each policy with the action `protect` has a different SA, so that
-    /// different policies give different answers.
+    /// Draws random policies. Each policy that protects packets has a different SA, which
+    /// identifies the policy.
     fn policies() -> impl Strategy<Value = Vec<Policy>> {
         let lengths = select(vec![vec![24], vec![0, 24], vec![16, 24, 26], vec![0, 7, 8, 16, 23, 24, 25, 26, 32]]);
         let sizes = prop_oneof![0..GROUP_MIN * 4, 0..300usize];

@@ -1,5 +1,5 @@
-//! Anti-replay window of an SA. It is a ring of bit blocks in which no bits are shifted (RFC 6479).
-//! This module also infers the upper half of extended sequence numbers.
+//! Anti-replay window of an SA, as a ring of bit blocks (RFC 6479). This module also infers the
+//! upper half of extended sequence numbers.
 
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
@@ -7,9 +7,8 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 const BLOCK: u64 = u64::BITS as u64;
 /// Number of sequence numbers in a cache line.
 const LINE: u64 = 8 * BLOCK;
-/// Number of blocks in a ring. The ring is larger than the largest window, because the window may
-/// advance while a packet waits for authentication. The sequence number of this packet must still
-/// fit into the ring.
+/// Number of blocks in a ring. The window may advance while a packet waits for authentication. The
+/// packet's sequence number must still fit into the ring, so the ring exceeds the largest window.
 const BLOCKS: u64 = 128;
 
 /// Maximum window size, in packets.
@@ -27,7 +26,7 @@ impl Default for Ring {
     }
 }
 
-/// Ring of bit blocks. The first block is shifted by `lines` cache lines.
+/// Ring of bit blocks that is rotated by `lines` cache lines.
 #[derive(Clone, Copy)]
 pub(super) struct RotatedRing<'a> {
     pub(super) ring: &'a Ring,
@@ -52,8 +51,8 @@ impl RotatedRing<'_> {
         self.ring.commit(self.rotated(largest), self.rotated(sequence))
     }
 
-    /// Adds the offset of the first block to a sequence number. The sum cannot overflow, because
-    /// sequence numbers have at most 44 bits.
+    /// Adds the rotation to a sequence number. The sum cannot overflow, because sequence numbers
+    /// have at most 44 bits.
     #[inline(always)]
     fn rotated(self, sequence: u64) -> u64 {
         sequence + self.lines as u64 * LINE
@@ -95,8 +94,7 @@ impl Ring {
         1 << (sequence % BLOCK)
     }
 
-    /// Returns whether a sequence number was recorded. `sequence` must lie within the window and
-    /// must not exceed the largest recorded number.
+    /// Returns whether a sequence number was recorded. The number must lie within the window.
     #[inline]
     pub(super) fn has(&self, sequence: u64) -> bool {
         self.block(sequence).load(Relaxed) & Self::bit(sequence) != 0
@@ -108,8 +106,7 @@ impl Ring {
     pub(super) fn commit(&self, largest: u64, sequence: u64) -> bool {
         let (last, current) = (largest / BLOCK, sequence / BLOCK);
         if current > last {
-            // These blocks still contain marks of old sequence numbers, which are one ring length
-            // lower, so they are cleared.
+            // These blocks still contain marks for numbers that are one ring length lower.
             for block in last + 1..=current.min(last + BLOCKS) {
                 self.0[(block % BLOCKS) as usize].store(0, Relaxed);
             }

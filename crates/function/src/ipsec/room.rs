@@ -23,8 +23,8 @@ impl Room {
             let needed = sas.iter().map(|sa| sa.tail_bytes(length)).max().unwrap_or(0);
             (usize::from(sa_tailroom) - needed) as u8
         };
-        // Configured tailroom beyond the need of these SAs is meant for SAs that are added later.
-        // Such an SA may need all of it at any frame length.
+        // The configuration reserves additional tailroom for SAs that are added later. Such an SA
+        // may need all of it at any frame length.
         let tailroom_saved = if tailroom_bytes > sa_tailroom { [0; 16] } else { std::array::from_fn(saved) };
         Self {
             headroom_bytes: headroom_bytes.max(max(Sa::headroom_bytes)),

@@ -20,11 +20,11 @@ pub(super) struct Sa {
     /// Suite number: the index in [`SUITES`].
     pub(super) suite: u8,
     pub(super) mode: Mode,
-    /// Source address of the outer packets, or source host in transport mode. `destination` has the
-    /// same address family.
+    /// Source address of the outer packets, or source host in transport mode. Its address family is
+    /// that of `destination`.
     pub(super) source: IpAddr,
     pub(super) destination: IpAddr,
-    /// Key of the cipher or of GMAC, without the salt. The cipher suite determines its length.
+    /// Key of the cipher or of GMAC, without the salt. Its length depends on the cipher suite.
     pub(super) key: Zeroizing<Vec<u8>>,
     /// Salt, which precedes the IV in the nonce. Only some cipher suites use it.
     pub(super) salt: Zeroizing<[u8; 4]>,
@@ -55,7 +55,7 @@ pub(super) struct Sa {
     pub(super) selectors: Vec<Selector>,
     /// Whether the operator accepts insecure settings, such as one key for both directions.
     pub(super) insecure: bool,
-    /// Whether the operator configures a new cryptographic key for each start of the process.
+    /// Whether the operator configures a new cryptographic key each time the process starts.
     /// Sequence numbers may then begin at 1.
     pub(super) key_is_new: bool,
 }
@@ -152,17 +152,17 @@ impl Sa {
         (0..16).map(|length| self.tail_bytes(length)).max().unwrap_or(0)
     }
 
-    /// Returns the maximum number of bytes that the SA adds after the packet, for a frame of this
-    /// length. Only the frame length modulo 16 matters.
+    /// Returns the maximum number of bytes that the SA adds after a packet in a frame of this
+    /// length. Only the length modulo 16 matters.
     pub(super) fn tail_bytes(&self, frame_bytes: usize) -> usize {
         let suite = self.suite();
         if self.is_inbound() || suite.protocol == Protocol::Ah {
             return 0;
         }
         let block = suite.block_bytes();
-        // The packet is assumed to fill its frame, because other packets need no extra room. The
-        // data before ESP is the Ethernet header, with or without a VLAN tag. In transport mode, an
-        // IP header of any number of 32-bit words follows it.
+        // The packet is assumed to fill its frame, because other packets need no additional
+        // tailroom. An Ethernet header precedes ESP, with or without a VLAN tag. In transport mode,
+        // an IP header also precedes ESP.
         let prefixes: &[usize] = match self.mode {
             Mode::Tunnel => &[14, 18],
             Mode::Transport => &[14, 14 + 4, 14 + 8, 14 + 12],
@@ -172,8 +172,7 @@ impl Sa {
         padding + ESP_TAIL_BYTES + usize::from(self.icv_bytes)
     }
 
-    /// Assigns the path MTU of the function to an outbound tunnel that does not configure a path
-    /// MTU.
+    /// Assigns a path MTU to an outbound tunnel that does not configure one.
     pub(super) fn inherit_path_mtu(&mut self, path_mtu: Option<u16>) {
         if self.path_mtu == 0 && !self.is_inbound() && self.mode == Mode::Tunnel {
             self.path_mtu = path_mtu.unwrap_or(0);
@@ -195,8 +194,8 @@ impl Sa {
     }
 
     /// Returns a digest of the cryptographic key and the salt, if the nonces are counters. SAs of
-    /// opposite directions must have different digests. Otherwise, both ends would use the same
-    /// nonces (RFC 8221, section 3).
+    /// opposite directions must have different digests, because both ends would otherwise use the
+    /// same nonces (RFC 8221, section 3).
     pub(super) fn stream_name(&self) -> Option<[u8; 32]> {
         use sha2::{Digest, Sha256};
         let digest = || Sha256::new().chain_update(&*self.key).chain_update(*self.salt).finalize().into();
@@ -230,17 +229,17 @@ impl Sa {
         if self.esn { (1 << super::SEQUENCE_BITS) - 1 } else { u32::MAX.into() }
     }
 
-    /// Returns the name under which the SA's sequence numbers are stored in the state folder on
-    /// disk. The name stays the same after a restart. Returns `None` if the SA accepts repeated
-    /// sequence numbers.
+    /// Returns the name under which the state folder on disk stores the SA's sequence numbers. The
+    /// name stays the same after a restart. Returns `None` if the SA accepts repeated sequence
+    /// numbers.
     pub(super) fn durable_name(&self) -> Option<[u8; 32]> {
         use sha2::{Digest, Sha256};
         if self.is_inbound() && self.replay_window == 0 {
             return None;
         }
         let digest = Sha256::new().chain_update([u8::from(self.is_inbound())]);
-        // Outbound SAs with the same nonce inputs have the same name, so they share one sequence of
-        // numbers and repeat no nonce.
+        // Outbound SAs with the same nonce inputs have the same name. They therefore share one
+        // sequence of numbers and repeat no nonce.
         if let Some(nonces) = self.nonce_name() {
             return Some(digest.chain_update(nonces).finalize().into());
         }

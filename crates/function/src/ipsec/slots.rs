@@ -5,9 +5,8 @@ use std::ops::Range;
 
 use godwit_packet::BUCKETS;
 
-/// Allocator of slots for SAs in the table image, which kernels read. The slot of an SA determines
-/// the steering bucket, which selects the worker of the SA's packets. The allocator fills all
-/// buckets evenly.
+/// Allocator of slots for SAs in the table image. The slot of an SA determines its steering bucket,
+/// which selects the worker of its packets. The allocator fills all buckets evenly.
 pub(super) struct SlotAllocator {
     capacity: u32,
     /// Free slots of each bucket that were in use before.
@@ -50,11 +49,11 @@ impl SlotAllocator {
     }
 }
 
-/// Allocator of slots for selectors in the table image, which kernels read. The selectors of an SA
-/// occupy consecutive slots.
+/// Allocator of slots for selectors in the table image. The selectors of an SA occupy consecutive
+/// slots.
 pub(super) struct RangeAllocator {
-    /// Free ranges of slots. The map contains the number of slots of each range by its first slot.
-    /// Adjacent ranges are merged.
+    /// Free ranges of slots: the first slot and the number of slots of each range. Adjacent ranges
+    /// are merged.
     free: BTreeMap<u32, u32>,
 }
 

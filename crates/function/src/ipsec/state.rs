@@ -36,7 +36,7 @@ pub(super) struct Hot {
     facts: AtomicU64,
     /// For an outbound SA, the last assigned sequence number. For an inbound SA, the lower
     /// [`SEQUENCE_BITS`] bits hold the largest authentic sequence number. The upper bits hold how
-    /// far this sequence number may advance before the next call of [`Grants::limit`].
+    /// far this number may advance before [`Grants::limit`] is called.
     sequence: AtomicU64,
     /// For an outbound SA, the last sequence number before the next check of the limits. For an
     /// inbound SA, the number of authentic packets.
@@ -75,8 +75,8 @@ pub(super) struct Cold {
     hard_packets: AtomicU64,
 }
 
-/// Properties and events of an SA, packed into one word. Every packet needs the properties. An
-/// example of an event is an expired lifetime.
+/// Properties and events of an SA, packed into one word. An expired lifetime is an example of an
+/// event.
 ///
 /// ```text
 /// | events | window | flags | variant |
@@ -207,8 +207,8 @@ impl States {
     #[inline]
     pub(super) fn hot(&self, index: u32) -> &Hot {
         let (bucket, number) = (index as usize % BUCKETS, index as usize / BUCKETS);
-        // The state of a bucket's first SA has a different offset in its page for each bucket. With
-        // equal offsets, the SAs would compete for few cache sets.
+        // Each bucket stores its first SA at a different offset in the page. With equal offsets,
+        // the SAs would compete for few cache sets.
         let rotated = number + bucket * LINE_SAS;
         &self.pages[bucket * self.bucket_pages + number / PAGE_SAS].0[rotated % PAGE_SAS]
     }
@@ -267,8 +267,8 @@ impl States {
         Ok((facts.variant(), last + 1))
     }
 
-    /// Checks all limits of an outbound SA for the next packet, and computes when to check again.
-    /// `bytes` is the number of bytes that the SA has processed, including this packet.
+    /// Checks all limits of an outbound SA for the next packet, and chooses the sequence number of
+    /// the next check. `bytes` is the number of bytes that the SA has processed, with this packet.
     #[cold]
     #[inline(never)]
     fn check_limits(&self, index: u32, bytes: u64) -> Result<(), u8> {
@@ -279,8 +279,8 @@ impl States {
         let reason = if next > facts.sequence_last() {
             Some(DROP_SEQUENCE_EXHAUSTED)
         } else if next > hard_packets || bytes > hard_bytes || facts.is(SaFacts::ENDED) {
-            // After one packet exceeded the byte limit, a shorter packet may still fit. It is also
-            // dropped, because the operator has been told that the SA has ended.
+            // A shorter packet may still fit within the byte limit. It is also dropped, because the
+            // operator has been told that the SA has ended.
             Some(DROP_LIFETIME)
         } else {
             None
@@ -300,8 +300,8 @@ impl States {
         if next > soft_packets || bytes > soft_bytes {
             self.record_event(hot, SaFacts::SOFT);
         }
-        // Up to this sequence number, the byte limit cannot be exceeded, because no frame is longer
-        // than FRAME_BYTES_MAX.
+        // No frame is longer than FRAME_BYTES_MAX, so the byte limit cannot be exceeded before this
+        // sequence number.
         let bytes_left = [soft_bytes, hard_bytes].into_iter().filter_map(|limit| limit.checked_sub(bytes)).min();
         let byte_check = bytes_left.map_or(u64::MAX, |left| next.saturating_add(left / FRAME_BYTES_MAX));
         let stops = [facts.sequence_warned(), soft_packets, hard_packets, facts.sequence_last(), byte_check, granted];
@@ -402,8 +402,8 @@ impl States {
     }
 
     /// Returns the value of [`Hot::sequence`] after a packet whose sequence number exceeds the
-    /// permitted maximum. Returns the drop reason if the state folder on disk does not permit the
-    /// sequence number yet.
+    /// permitted maximum. If the state folder on disk does not permit this number yet, returns the
+    /// drop reason.
     #[cold]
     #[inline(never)]
     fn extend(&self, index: u32, sequence: u64) -> Result<u64, u8> {
@@ -452,8 +452,8 @@ impl States {
         add(if reason == DROP_AUTHENTICATION { &cold.not_authentic } else { &cold.other_drops }, 1);
     }
 
-    /// Returns whether packets that the kernel drops for `reason` are authentic. Their sequence
-    /// numbers must not be accepted again.
+    /// Returns whether packets that the kernel drops for `reason` are authentic. The replay window
+    /// must record these packets.
     pub(super) fn was_authentic(reason: u8) -> bool {
         matches!(reason, DROP_PADDING | DROP_POLICY_MISMATCH | DROP_DUMMY | DROP_CONGESTION)
     }

@@ -120,8 +120,7 @@ fn policies_match_in_order() {
         frame(here, there, 17, 0, &ports(511, 500)),
         frame(here, elsewhere, 17, 0, &ports(1, 1)),
         frame(elsewhere, there, 1, 0, &[]),
-        // A TCP fragment without ports may belong to a connection to the discarded port. A first
-        // fragment contains its ports.
+        // A TCP fragment without ports may belong to a connection to the discarded port.
         frame(here, there, 6, 0x0001, &ports(1, 1)),
         frame(here, there, 6, 0x2000, &ports(1, 1)),
         // A UDP fragment that contains no ports does not match the bypass policy, which requires a
@@ -293,8 +292,8 @@ proptest! {
         prop_assert_eq!(prepare(&ipsec(&stanza), 0, 1, &[bytes]).len(), 1);
     }
 
-    /// The fast path for plain frames (IPv4 without VLAN tag and options) gives the same decision
-    /// as the general path.
+    /// The fast path for IPv4 frames without VLAN tag and options gives the same decision as the
+    /// general path.
     #[test]
     fn fast_path_equals_general_path(bytes in any_frame(), takes_udp: bool) {
         let function = ipsec(&(gateway(takes_udp)
@@ -305,8 +304,7 @@ proptest! {
         prop_assert_eq!(database.decide(&policies, &bytes), database.decide_any(&policies, &bytes));
     }
 
-    /// Deciding several frames together gives the same decisions as deciding each frame alone. This
-    /// holds with one policy table or several, and after SAs were replaced.
+    /// Deciding several frames together gives the same decisions as deciding each frame alone.
     #[test]
     fn burst_decisions_equal_single_decisions(
         bursts in prop::collection::vec(prop::collection::vec(any_frame(), 0..40), 3),

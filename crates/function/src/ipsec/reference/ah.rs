@@ -21,8 +21,8 @@ pub(super) fn header_bytes(sa: &Association<'_>, ipv6: bool) -> usize {
     (FIXED_BYTES + iv_bytes(sa) + sa.icv_bytes).next_multiple_of(if ipv6 { 8 } else { 4 })
 }
 
-/// Inserts the AH header between the preceding headers `front` and the bytes `rest`. The length
-/// fields in `front` must already include AH.
+/// Inserts the AH header between `front` and `rest`. The length fields in `front` must already
+/// include AH.
 pub(super) fn add_header(
     sa: &Association<'_>,
     sequence: u64,

@@ -80,7 +80,6 @@ impl<'a> Association<'a> {
     }
 
     /// Checks that the inner packet matches a selector of the SA (RFC 4301, section 5.2, step 4).
-    /// `packet` begins with the IP header. `headers` contains offsets into `inside`.
     pub(super) fn accepts(&self, packet: &[u8], headers: Headers, inside: &[u8]) -> Result<(), u8> {
         // Only the first fragment of a packet contains the ports (RFC 4301, section 7).
         let protocol = headers.end.protocol;

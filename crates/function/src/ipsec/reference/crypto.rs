@@ -85,8 +85,8 @@ pub(super) fn gcm_encrypt(key: &[u8], nonce: &[u8; 12], aad: &[u8], data: &mut [
 /// Decrypts with AES-GCM (NIST SP 800-38D, section 7.2). Returns the computed tag, which the caller
 /// compares with the transmitted tag.
 pub(super) fn gcm_decrypt(key: &[u8], nonce: &[u8; 12], aad: &[u8], data: &mut [u8]) -> [u8; 16] {
-    // The crate cannot decrypt packets with tags of 8 bytes. The data is therefore decrypted with
-    // AES-CTR, whose counter starts at 2. Encrypting the plaintext again gives the tag.
+    // The crate does not support tags of 8 bytes. The data is therefore decrypted with AES-CTR,
+    // whose counter starts at 2. Encrypting the plaintext again gives the tag.
     ctr(key, nonce, 2, data);
     gcm_encrypt(key, nonce, aad, &mut data.to_vec())
 }

@@ -18,7 +18,7 @@ pub(super) const AH: u8 = 51;
 pub(super) const NONE: u8 = 59;
 const DESTINATION_OPTIONS: u8 = 60;
 
-/// Returns whether the version field of an IP packet is 6. If not, the packet is IPv4.
+/// Returns whether the version field of an IP packet is 6.
 pub(super) fn is_ipv6(packet: &[u8]) -> bool {
     packet[0] >> 4 == 6
 }
@@ -41,7 +41,6 @@ pub(super) fn packet(bytes: &[u8], ipv6: bool) -> Result<&[u8], u8> {
     bytes.get(..total_bytes).ok_or(DROP_TRUNCATED)
 }
 
-/// Returns the size of the IP header in bytes, without IPv6 extension headers.
 pub(super) fn header_bytes(packet: &[u8]) -> usize {
     if is_ipv6(packet) { IPV6_BYTES } else { usize::from(packet[0] & 15) * 4 }
 }
@@ -102,7 +101,7 @@ pub(super) fn combine_ecn(inner: &mut [u8], outer: u8) -> Result<(), u8> {
 }
 
 /// Updates the packet's length field and the protocol field at `position`. A wrong IPv4 header
-/// checksum stays wrong (RFC 1624), so that the receiver still detects the error.
+/// checksum stays wrong, so the receiver detects the error (RFC 1624).
 pub(super) fn rewrite(packet: &mut [u8], position: HeaderPosition, protocol: u8) {
     if is_ipv6(packet) {
         let payload_bytes = (packet.len() - IPV6_BYTES) as u16;
@@ -161,7 +160,7 @@ pub(super) struct Headers {
     pub(super) end: HeaderPosition,
     /// Position of AH or ESP in transport mode (RFC 4303, section 3.1.1; RFC 4302, section 3.1.1).
     /// In IPv4, this is the end of the IP header. In IPv6, it is the end of the extension headers
-    /// that routers process. This includes destination options before another such header.
+    /// that routers process. Destination options are among them if another such header follows.
     pub(super) transport: HeaderPosition,
     /// Whether the packet is a fragment.
     pub(super) is_fragment: bool,
@@ -175,7 +174,6 @@ pub(super) struct Headers {
 /// Maximum number of extension headers. No legitimate packet needs more.
 const EXTENSIONS_MAX: usize = 8;
 
-/// Parses the IP header of a packet and its IPv6 extension headers.
 pub(super) fn headers(packet: &[u8]) -> Result<Headers, u8> {
     if !is_ipv6(packet) {
         let end = HeaderPosition { at: header_bytes(packet), protocol_at: 9, protocol: packet[9] };

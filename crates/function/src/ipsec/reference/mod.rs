@@ -1,8 +1,7 @@
 //! Reference implementation of the `ipsec` kernel. It is written directly from the standards, with
-//! the ciphers and hashes of RustCrypto.
-//!
-//! It shares no code with the kernel, and only the selectors with the code of `ipsec` on the CPU.
-//! It is simple and slow, because it takes each packet apart and builds a new one.
+//! the ciphers and hashes of RustCrypto. It shares no code with the kernel, and only the selectors
+//! with the CPU part of `ipsec`. It is simple and slow, because it takes each packet apart and
+//! builds a new one.
 
 mod ah;
 mod association;
@@ -70,8 +69,8 @@ pub(super) fn run_ref(
     }
 }
 
-/// Parts of a frame: the Ethernet header with at most one VLAN tag, the bytes after this header,
-/// and whether these bytes are an IPv6 packet.
+/// Parts of a frame: the Ethernet header with at most one VLAN tag, and the IP packet. The last
+/// value tells whether the packet is IPv6.
 type Layers<'a> = (&'a [u8], &'a [u8], bool);
 
 /// Splits a frame into the Ethernet header and the IP packet. Returns `None` if the frame contains
