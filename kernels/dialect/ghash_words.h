@@ -1,8 +1,10 @@
 /*
  * GHASH with 32-bit multiplication. The header ghash.h includes this file and documents its
- * functions. A carry-less product is built from integer products of sparse numbers, in which only
- * every fourth bit can be set. At most eight of these bits add up, so no carry reaches the next
- * used bit (Pornin, BearSSL, "Constant-Time Mul and GHASH").
+ * functions.
+ *
+ * A carry-less product is built from integer products of sparse numbers, in which only every fourth
+ * bit can be set. At most eight of these bits add up, so no carry reaches the next used bit
+ * (Pornin, BearSSL, "Constant-Time Mul and GHASH").
  */
 #ifndef GODWIT_GHASH_WORDS_H
 #define GODWIT_GHASH_WORDS_H

@@ -133,8 +133,10 @@ GW_GROUP void gw_pack_packets(const gw_chunk_arrays *chunk, GW_LOCAL gw_steps *s
 
 /*
  * Selects the next function of a batch, and the packets that this function processes. Returns 0 if
- * no packet continues on the device. All threads of the work-group call this function, which
- * contains four barriers. After each barrier, every thread sees what the others have written.
+ * no packet continues on the device.
+ *
+ * All threads of the work-group call this function, which contains four barriers. After each
+ * barrier, every thread sees what the others have written.
  */
 GW_GROUP gw_u32 gw_next_step(const gw_chunk_arrays *chunk, GW_LOCAL gw_steps *steps, gw_u32 step)
 {

@@ -93,10 +93,12 @@ typedef struct gw_counters {
 } gw_counters;
 
 /*
- * Runs the batches of packets of one launch. If host_arrays is not 0, the work-groups copy packet
- * data from and to the host. They set host_done to 1 when all results are in host memory. If copy
- * engines transfer the data instead, host_arrays and host_done are 0. `bins` and `cycles` may be in
- * host memory, because each element is accessed only once.
+ * Runs the batches of packets of one launch.
+ *
+ * If host_arrays is not 0, the work-groups copy packet data from and to the host. They set
+ * host_done to 1 when all results are in host memory. If copy engines transfer the data instead,
+ * host_arrays and host_done are 0. `bins` and `cycles` may be in host memory, because each element
+ * is accessed only once.
  */
 extern "C" __global__ void __launch_bounds__(GW_GROUP_LANES, GW_GROUPS_MIN)
     gw_chunk(gw_device device, gw_host_arrays host_arrays, gw_u64 *parameters,
@@ -228,9 +230,10 @@ GW_LANE gw_mailbox_view gw_await(const gw_mailbox *box, gw_u32 taken)
 
 /*
  * Capacity for packet buffers in the shared memory of a work-group, in words of 16 bytes. A load
- * from shared memory takes a tenth of the time of a load from device memory. The queue contains the
- * address range of the packet buffers, so the work-group loads the buffers together with the slot.
- * A batch of packets then waits for one bus round trip instead of two.
+ * from shared memory takes a tenth of the time of a load from device memory.
+ *
+ * The queue contains the address range of the packet buffers, so the work-group loads the buffers
+ * together with the slot. A batch of packets then waits for one bus round trip instead of two.
  */
 #define GW_NEAR_WORDS (GW_EXTENT_UNITS_MAX * GW_UNIT_WORDS)
 

@@ -106,8 +106,9 @@ GW_LANE gw_u32 gw_await(volatile __global gw_mailbox *box, gw_u32 taken)
 /*
  * Serves one queue from the host per work-group. The design follows Hummingbird, algorithms 1 and
  * 2. One thread polls the queue while the other threads wait at a barrier. All threads then process
- * the batch in the slot. One thread reports completion, with one atomic store per batch. `slots` is
- * a power of two, so the slot index stays correct when the counters wrap.
+ * the batch in the slot. One thread reports completion, with one atomic store per batch.
+ *
+ * `slots` is a power of two, so the slot index stays correct when the counters wrap.
  */
 __kernel void gw_persistent(__global gw_u8 *arena, const __global gw_u8 *images,
                             const __global gw_u64 *image_offsets, __global gw_u8 *mailboxes,

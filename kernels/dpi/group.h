@@ -160,9 +160,10 @@ GW_LANE void gw_dpi_walk_word(gw_dpi_walk *walk, gw_u32 word, gw_u32 counts)
 
 /*
  * Runs the automaton over the bytes from..to of the buffer, where from < to. Only matches that end
- * at or after `counted` are counted. `counted` equals `from` or is a multiple of 4. The function
- * loads aligned blocks of 16 bytes in advance. These loads are always valid, because a buffer
- * consists of whole blocks.
+ * at or after `counted` are counted. `counted` equals `from` or is a multiple of 4.
+ *
+ * The function loads aligned blocks of 16 bytes in advance. These loads are always valid, because a
+ * buffer consists of whole blocks.
  */
 GW_LANE void gw_dpi_walk_bytes(gw_dpi_walk *walk, const GW_GLOBAL gw_u8 *buffer, gw_u32 from,
                                gw_u32 counted, gw_u32 to)

@@ -20,7 +20,7 @@ GW_LANE gw_u32 gw_ipsec_ah_bytes(const GW_GLOBAL gw_ipsec_sa *sa, gw_ipsec_suite
     return (GW_AH_HEADER_BYTES + gw_ipsec_iv_bytes(suite) + sa->icv_bytes + unit - 1) & ~(unit - 1);
 }
 
-/* State of an AH packet before its tag is computed: the location of the authenticated bytes, and
+/* State of an AH packet before its tag is computed. It locates the authenticated bytes and holds
  * the fields that must be restored afterwards. */
 typedef struct gw_ipsec_ah_input {
     GW_GLOBAL gw_u8 *header; /* IP header, where the authenticated bytes begin */
@@ -90,8 +90,8 @@ GW_APART void gw_ipsec_ah_encapsulate_end(gw_ipsec_found found, gw_ipsec_suite s
 }
 
 /* Moves the ICV out of an AH packet and clears it in the packet. If `restore` is not 0, writes the
- * ICV back instead. Padding after the ICV is authenticated, so it stays unchanged (RFC 4302,
- * section 3.3.3.2.1). */
+ * ICV back instead. Padding after the ICV is authenticated and stays unchanged (RFC 4302, section
+ * 3.3.3.2.1). */
 GW_LANE void gw_ipsec_move_icv(gw_ipsec_ah_input *input, gw_u32 iv_bytes, gw_u32 icv_bytes,
                                gw_u32 restore)
 {
@@ -133,8 +133,8 @@ GW_APART void gw_ipsec_ah_decapsulate_begin(const gw_lane *lane, gw_ipsec_found 
         return;
     }
     input->bytes = location.total_bytes;
-    /* The packet contains only the lower 32 bits of an extended sequence number. The host has
-     * inferred the upper bits and passes them to the kernel with the packet. */
+    /* The packet contains only the lower 32 bits of an extended sequence number. The host infers
+     * the upper bits and passes them to the kernel. */
     input->sequence =
         (gw_ipsec_sequence(lane->parameter) & ~(gw_u64)0xffffffffu) | gw_load_be32(input->ah + 8);
     if (gw_ipsec_iv_bytes(suite) != 0) {
@@ -146,8 +146,8 @@ GW_APART void gw_ipsec_ah_decapsulate_begin(const gw_lane *lane, gw_ipsec_found 
 }
 
 /* Completes an inbound AH packet after its tag is computed. Restores the mutable fields and the
- * ICV, compares the ICV with `tag`, and removes the headers. A packet with a wrong ICV is dropped.
- */
+ * ICV, compares the ICV with `tag`, and removes the headers. If the ICV is wrong, drops the
+ * packet. */
 GW_APART void gw_ipsec_ah_decapsulate_end(const gw_lane *lane, gw_ipsec_found found,
                                           gw_ipsec_suite suite, gw_ipsec_ah_input *input,
                                           gw_ipsec_tag tag, gw_descriptor *descriptor,

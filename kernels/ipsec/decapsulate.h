@@ -5,8 +5,8 @@
 #ifndef GODWIT_IPSEC_DECAPSULATE_H
 #define GODWIT_IPSEC_DECAPSULATE_H
 
-/* An inbound ESP packet that is ready for verification and decryption. The headers in front of ESP
- * are already checked. */
+/* An inbound ESP packet that is ready for verification and decryption, because all headers before
+ * ESP are valid. */
 typedef struct gw_ipsec_decryption {
     GW_GLOBAL gw_u8 *esp; /* ESP header; IV, data and ICV follow */
     gw_u64 sequence;
@@ -14,9 +14,8 @@ typedef struct gw_ipsec_decryption {
     gw_u32 next_header_at; /* see gw_ipsec_content */
 } gw_ipsec_decryption;
 
-/* Checks that a UDP header in front of ESP belongs to the SA (RFC 3948, section 2.1). The UDP
- * header and its payload have `bytes` bytes. The UDP checksum is ignored. Returns GW_IPSEC_OK or a
- * drop reason. */
+/* Checks that a UDP header before ESP belongs to the SA (RFC 3948, section 2.1). The header and its
+ * payload have `bytes` bytes. The UDP checksum is ignored. Returns GW_IPSEC_OK or a drop reason. */
 GW_LANE gw_u32 gw_ipsec_check_udp(const GW_GLOBAL gw_ipsec_sa *sa, const GW_GLOBAL gw_u8 *udp,
                                   gw_u32 bytes)
 {
@@ -26,8 +25,8 @@ GW_LANE gw_u32 gw_ipsec_check_udp(const GW_GLOBAL gw_ipsec_sa *sa, const GW_GLOB
     return gw_load_be16(udp + 2) == sa->udp_destination ? GW_IPSEC_OK : GW_IPSEC_NO_SA;
 }
 
-/* Checks the headers of an inbound ESP packet and locates the encrypted data. If the packet must be
- * dropped, writes its outcome. Otherwise, writes nothing. */
+/* Checks the headers of an inbound ESP packet and locates the encrypted data. Writes the packet's
+ * outcome only if the packet must be dropped. */
 GW_APART gw_ipsec_decryption gw_ipsec_esp_decapsulate_begin(const gw_lane *lane,
                                                             gw_ipsec_found found,
                                                             gw_ipsec_suite suite,
@@ -58,7 +57,7 @@ GW_APART gw_ipsec_decryption gw_ipsec_esp_decapsulate_begin(const gw_lane *lane,
             reason = GW_IPSEC_NO_SA;
         } else {
             /* The packet contains only the lower 32 bits of an extended sequence number. The host
-             * has inferred the upper bits and passes them to the kernel with the packet. */
+             * infers the upper bits and passes them to the kernel. */
             decryption.sequence = (gw_ipsec_sequence(lane->parameter) & ~(gw_u64)0xffffffffu) |
                                   gw_load_be32(decryption.esp + 4);
             decryption.cipher_bytes = esp_bytes - around;
@@ -80,8 +79,8 @@ GW_LANE gw_u32 gw_ipsec_padding_valid(const GW_GLOBAL gw_u8 *padding, gw_u32 byt
     return difference == 0;
 }
 
-/* Removes the headers and the padding of an ESP packet that is authentic and already decrypted.
- * Writes its descriptor and outcome. */
+/* Removes the headers and the padding of an authentic, decrypted ESP packet. Writes its descriptor
+ * and outcome. */
 GW_APART void gw_ipsec_esp_decapsulate_end(const gw_lane *lane, gw_ipsec_found found,
                                            gw_ipsec_suite suite, gw_ipsec_decryption decryption,
                                            gw_descriptor *descriptor, gw_outcome *outcome)

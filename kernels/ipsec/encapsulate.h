@@ -5,8 +5,8 @@
 #ifndef GODWIT_IPSEC_ENCAPSULATE_H
 #define GODWIT_IPSEC_ENCAPSULATE_H
 
-/* Writes the ESP trailer (RFC 4303, section 2.4). It consists of the padding bytes 1, 2, 3 and so
- * on, the pad length, and the next header. */
+/* Writes the ESP trailer: the padding bytes 1, 2, 3 and so on, the pad length, and the next header
+ * (RFC 4303, section 2.4). */
 GW_LANE void gw_ipsec_pad(GW_GLOBAL gw_u8 *trailer, gw_u32 pad_bytes, gw_u32 next_header)
 {
     for (gw_u32 i = 0; i < pad_bytes; i++) {
@@ -25,7 +25,7 @@ typedef struct gw_ipsec_encryption {
 } gw_ipsec_encryption;
 
 /* Writes the headers and the padding of an outbound ESP packet, and updates its descriptor and
- * outcome. The caller must then write the IV, encrypt the data, and write the ICV. */
+ * outcome. The caller then writes the IV, encrypts the data, and writes the ICV. */
 GW_APART gw_ipsec_encryption gw_ipsec_esp_encapsulate_begin(const gw_lane *lane,
                                                             gw_ipsec_found found,
                                                             gw_ipsec_suite suite,
@@ -52,8 +52,8 @@ GW_APART gw_ipsec_encryption gw_ipsec_esp_encapsulate_begin(const gw_lane *lane,
     const gw_u32 payload_bytes = ip.total_bytes - layout.kept_bytes;
     const gw_u32 cipher_bytes = gw_ipsec_cipher_bytes(suite, payload_bytes);
     const gw_u32 length = added + found.l2_bytes + layout.kept_bytes + cipher_bytes + sa->icv_bytes;
-    /* A buffer is far smaller than 2^16 bytes, so the length of any packet in it fits into the IP
-     * header. */
+    /* A buffer is far smaller than 2^16 bytes, so the IP header can hold the length of any packet
+     * in it. */
     if (descriptor->head < added ||
         descriptor->head - added + length > descriptor->room * GW_BUFFER_UNIT) {
         gw_drop(outcome, GW_IPSEC_NO_ROOM);
@@ -78,8 +78,8 @@ GW_APART gw_ipsec_encryption gw_ipsec_esp_encapsulate_begin(const gw_lane *lane,
     return encryption;
 }
 
-/* Writes the UDP checksum if the SA uses ESP in UDP over IPv6. The checksum covers the ICV, so the
- * ICV must be written before. All other packets need no change. */
+/* Writes the UDP checksum if the SA uses ESP in UDP over IPv6. The checksum covers the ICV, so it
+ * is written last. Other packets stay unchanged. */
 GW_APART void gw_ipsec_esp_encapsulate_end(gw_ipsec_found found, gw_ipsec_suite suite,
                                            gw_ipsec_encryption encryption)
 {

@@ -4,7 +4,6 @@
  * include guard.
  */
 
-/* The first words of an SA (security association), loaded into registers. */
 typedef struct GW_NAME(gw_ipsec_sa_words) {
     GW_WORD spi;
     GW_WORD flags;
@@ -27,8 +26,8 @@ GW_WORDWISE GW_WORD GW_NAME(gw_ipsec_halves)(GW_WORD word)
     return (word >> 16) + (word & 0xffffu);
 }
 
-/* Returns the ones' complement sum of an IPv4 header without options. The sum of a header with a
- * correct checksum is 0xffff. */
+/* Returns the ones' complement sum of an IPv4 header without options. If the header checksum is
+ * correct, the sum is 0xffff. */
 GW_WORDWISE GW_WORD GW_NAME(gw_ipsec_ipv4_sum)(const GW_WORD *ip)
 {
     return GW_NAME(gw_ipsec_fold)(
@@ -37,8 +36,8 @@ GW_WORDWISE GW_WORD GW_NAME(gw_ipsec_ipv4_sum)(const GW_WORD *ip)
         GW_NAME(gw_ipsec_halves)(ip[4]));
 }
 
-/* Returns whether the first word of an IPv4 header is valid: the version, the header length and the
- * total length (RFC 791, section 3.1). */
+/* Returns whether the first word of an IPv4 header is valid. It contains the version, the header
+ * length and the total length (RFC 791, section 3.1). */
 GW_WORDWISE GW_TEST GW_NAME(gw_ipsec_ipv4_valid)(GW_WORD first)
 {
     const GW_WORD header_bytes = first >> 22 & 0x3cu;
@@ -46,8 +45,8 @@ GW_WORDWISE GW_TEST GW_NAME(gw_ipsec_ipv4_valid)(GW_WORD first)
            GW_AT_LEAST(first & 0xffffu, header_bytes);
 }
 
-/* Returns the type of service of the outer IP header, which contains ECN (RFC 6040, section 4.1)
- * and DSCP (RFC 4301, section 5.1.2). `tos` is the type of service of the inner packet. */
+/* Returns the type of service of the outer IP header: ECN (RFC 6040, section 4.1) and DSCP (RFC
+ * 4301, section 5.1.2). `tos` is the type of service of the inner packet. */
 GW_WORDWISE GW_WORD GW_NAME(gw_ipsec_outer_tos)(GW_NAME(gw_ipsec_sa_words) sa, GW_WORD tos)
 {
     const GW_WORD dscp = GW_SELECT(GW_HAS(sa.flags, GW_IPSEC_SA_DSCP_SET), sa.bytes >> 24 << 2,
@@ -65,8 +64,8 @@ GW_WORDWISE GW_WORD GW_NAME(gw_ipsec_outer_df)(GW_NAME(gw_ipsec_sa_words) sa, GW
 }
 
 /* Computes the words of an outer IPv4 header (RFC 4301, section 5.1.2). `protocol` is the protocol
- * that follows the header. `tos` and `df` are fields of the inner packet. The identification field
- * is the lower half of the sequence number, so repeated runs produce the same bytes. */
+ * after the header. `tos` and `df` are fields of the inner packet. The identification is the lower
+ * half of the sequence number, so repeated runs produce the same bytes. */
 GW_WORDWISE void GW_NAME(gw_ipsec_outer_ipv4)(GW_WORD *outer, GW_NAME(gw_ipsec_sa_words) sa,
                                               GW_WORD tos, GW_WORD df, GW_WORD sequence,
                                               GW_WORD total_bytes, gw_u32 protocol)
@@ -79,16 +78,16 @@ GW_WORDWISE void GW_NAME(gw_ipsec_outer_ipv4)(GW_WORD *outer, GW_NAME(gw_ipsec_s
     outer[2] = outer[2] | (~GW_NAME(gw_ipsec_ipv4_sum)(outer) & 0xffffu);
 }
 
-/* Returns the number of bytes that ESP encrypts. These are the payload, the padding and the
- * trailer. The total length is a multiple of the suite's block size (RFC 4303, section 2.4). */
+/* Returns the number of bytes that ESP encrypts: the payload, the padding and the trailer. It is a
+ * multiple of the suite's block size (RFC 4303, section 2.4). */
 GW_WORDWISE GW_WORD GW_NAME(gw_ipsec_cipher_bytes)(gw_ipsec_suite suite, GW_WORD payload_bytes)
 {
     const gw_u32 block_bytes = gw_ipsec_block_bytes(suite);
     return (payload_bytes + (GW_ESP_TAIL_BYTES + block_bytes - 1)) & ~(block_bytes - 1);
 }
 
-/* Returns whether the encrypted data of a packet has a valid length, which is at least one block
- * and a multiple of the block size. `bytes` includes `around` bytes that are not encrypted. */
+/* Returns whether the length of the encrypted data is valid: at least one block, and a multiple of
+ * the block size. `bytes` includes `around` bytes that are not encrypted. */
 GW_WORDWISE GW_TEST GW_NAME(gw_ipsec_cipher_bytes_valid)(gw_ipsec_suite suite, GW_WORD bytes,
                                                          GW_WORD around)
 {

@@ -49,16 +49,16 @@ typedef struct gw_ipsec_sas {
     gw_u32 count;
 } gw_ipsec_sas;
 
-/* Returns the SA whose index the host has passed with a packet. If no SA has this index, returns
- * the first SA, and a later check drops the packet. */
+/* Returns the SA whose index the host has passed with a packet. For an invalid index, returns the
+ * first SA, and a later check drops the packet. */
 GW_LANE const GW_GLOBAL gw_ipsec_sa *gw_ipsec_named_sa(gw_ipsec_sas sas, gw_u64 parameter)
 {
     const gw_u32 number = gw_ipsec_sa_index(parameter);
     return sas.first + (number < sas.count ? number : 0);
 }
 
-/* Returns whether ESP packets of an SA (security association) with these flags need a UDP checksum.
- * gw_ipsec_esp_encapsulate_end writes this checksum. */
+/* Returns whether ESP packets of an SA (security association) with these flags need a UDP
+ * checksum. */
 GW_LANE gw_u32 gw_ipsec_has_udp_checksum(gw_u32 flags)
 {
     const gw_u32 udp_in_ipv6 = GW_IPSEC_SA_UDP | GW_IPSEC_SA_OUTER_IPV6;
@@ -70,13 +70,12 @@ GW_LANE gw_u32 gw_ipsec_has_udp_checksum(gw_u32 flags)
 
 /* Number of packets that a work-group processes at the same time. */
 #define GW_IPSEC_ROUND 64u
-/* Number of threads that encrypt or decrypt packets: two for each packet that the work-group
- * processes at the same time. */
+/* Number of threads that encrypt or decrypt packets: two threads per packet. */
 #define GW_IPSEC_TEAM_LANES_ALL (GW_IPSEC_ROUND * GW_AES_TEAM_LANES)
 
 /* Index of the first thread that hashes packets. For up to 32 packets, two warps encrypt and one
- * warp hashes. This index gives the warp that hashes a scheduler of the multiprocessor that no
- * other warp uses. */
+ * warp hashes. With this index, the hashing warp shares its scheduler of the multiprocessor with no
+ * other warp. */
 #define GW_IPSEC_HASH_LANE_FIRST (GW_IPSEC_TEAM_LANES_ALL + 64u)
 GW_STATIC_ASSERT(GW_GROUP_LANES >= GW_IPSEC_HASH_LANE_FIRST + GW_IPSEC_ROUND, ipsec_group_lanes);
 
@@ -84,11 +83,10 @@ GW_STATIC_ASSERT(GW_GROUP_LANES >= GW_IPSEC_HASH_LANE_FIRST + GW_IPSEC_ROUND, ip
 #define GW_IPSEC_STEP_BLOCKS 4u
 #define GW_IPSEC_STEP_WORDS  16u
 #define GW_IPSEC_RING_WORDS  40u
-/* Distance between consecutive words of one packet in the ring buffer, in words. This distance
- * avoids bank conflicts in local memory. */
+/* Distance between consecutive words of a packet in the ring buffer, in words. It avoids bank
+ * conflicts in local memory. */
 #define GW_IPSEC_STRIDE (GW_IPSEC_ROUND + 8u)
 
-/* Local memory of the work-group, through which threads exchange data of their packets. */
 typedef struct gw_ipsec_scratch {
     gw_aes_team_table table;
     gw_u32 table_direction; /* direction of the AES table */
@@ -121,8 +119,8 @@ GW_LANE gw_u32 gw_ipsec_hash_blocks(gw_u32 words)
     return (words + 3 + GW_IPSEC_STEP_WORDS - 1) / GW_IPSEC_STEP_WORDS;
 }
 
-/* Returns the data length in words of the longest packet that the work-group currently processes.
- * All threads of a warp call this function together. */
+/* Returns the data length in words of the longest current packet of the work-group. All threads of
+ * a warp call this function together. */
 GW_LANE gw_u32 gw_ipsec_words_max(const GW_LOCAL gw_ipsec_scratch *scratch)
 {
     gw_u32 words_max = 0;
@@ -134,7 +132,7 @@ GW_LANE gw_u32 gw_ipsec_words_max(const GW_LOCAL gw_ipsec_scratch *scratch)
     return gw_uniform(gw_warp_max(words_max));
 }
 
-/* Returns the number of steps that the work-group needs for packets of at most words_max words. A
+/* Returns the number of steps that the work-group needs for packets of up to words_max words. A
  * step processes 64 bytes of each packet and ends with a barrier. */
 GW_LANE gw_u32 gw_ipsec_steps(gw_ipsec_suite suite, gw_u32 words_max)
 {
@@ -144,9 +142,8 @@ GW_LANE gw_u32 gw_ipsec_steps(gw_ipsec_suite suite, gw_u32 words_max)
     if (suite.auth == GW_IPSEC_AUTH_NONE) {
         return (words_max + GW_IPSEC_STEP_WORDS - 1) / GW_IPSEC_STEP_WORDS;
     }
-    /* The text may contain one more word, which is the upper half of an extended sequence number.
-     * Two steps are added, because hashing lags one step behind encryption and the outer hash of
-     * HMAC takes another step. */
+    /* An extended sequence number adds one word to the text. Hashing lags one step behind
+     * encryption, and the outer hash of HMAC takes another step. */
     return gw_ipsec_hash_blocks(gw_ipsec_front_words(suite) + words_max + 1) + 2;
 }
 
@@ -167,7 +164,7 @@ GW_GROUP void gw_ipsec_prepare(const GW_GLOBAL gw_u8 *image, GW_LOCAL gw_ipsec_s
 }
 
 /* Returns whether the work-group processes this suite with separate threads for encryption and for
- * hashing. Other suites use other code. */
+ * hashing. */
 GW_LANE gw_u32 gw_ipsec_has_teams(gw_ipsec_suite suite)
 {
     return suite.protocol == GW_IPSEC_ESP &&
@@ -190,8 +187,8 @@ GW_APART void gw_ipsec_by_lane(const gw_work *work)
     }
 }
 
-/* Fills the AES table in local memory for a direction, unless it is already filled for this
- * direction. All threads of the work-group call this function after a barrier. */
+/* Fills the AES table in local memory for a direction, unless it is already filled. All threads of
+ * the work-group call this function after a barrier. */
 GW_GROUP void gw_ipsec_fill_table(GW_LOCAL gw_ipsec_scratch *scratch, gw_u32 direction)
 {
     if (gw_uniform(scratch->table_direction) == direction) {
@@ -204,9 +201,9 @@ GW_GROUP void gw_ipsec_fill_table(GW_LOCAL gw_ipsec_scratch *scratch, gw_u32 dir
     }
 }
 
-/* Processes a batch of packets. Some threads encrypt or decrypt, and other threads hash. Each of
- * these two tasks has a separate function, which needs no registers for the other task. All threads
- * reach the same number of barriers. */
+/* Processes a batch of packets. Some threads encrypt or decrypt, and other threads hash. The two
+ * tasks have separate functions, which need fewer registers. All threads reach the same number of
+ * barriers. */
 GW_GROUP void gw_ipsec_by_team(const gw_work *work, gw_ipsec_suite suite,
                                GW_LOCAL gw_ipsec_scratch *scratch)
 {
@@ -215,8 +212,8 @@ GW_GROUP void gw_ipsec_by_team(const gw_work *work, gw_ipsec_suite suite,
     } else if (suite.cipher == GW_IPSEC_CIPHER_CTR) {
         gw_ipsec_fill_table(scratch, GW_IPSEC_OUTBOUND);
     }
-    /* All threads of a warp have the same task (encryption, hashing or none), so they take the
-     * branches below together. */
+    /* All threads of a warp have the same task (encryption, hashing or none), so the branches below
+     * keep the warp together. */
     const gw_u32 lane_id = gw_uniform(gw_lane_id());
     const gw_u32 chained_128 = gw_uniform(gw_ipsec_is_chained(work, suite) &&
                                           gw_ipsec_aes_rounds(suite) == GW_AES_TEAM_SPLIT);
@@ -236,8 +233,8 @@ GW_GROUP void gw_ipsec_by_team(const gw_work *work, gw_ipsec_suite suite,
     }
 }
 
-/* Processes all packets of a batch. All threads of the work-group call this function after a
- * barrier that follows gw_ipsec_prepare and the previous batch. */
+/* Processes all packets of a batch. All threads of the work-group call this function. A barrier
+ * must separate the call from gw_ipsec_prepare and from the previous batch. */
 GW_GROUP void gw_ipsec_bin(const gw_work *work, GW_LOCAL gw_ipsec_scratch *scratch)
 {
     const gw_ipsec_suite suite = gw_ipsec_suite_of(work->variant);

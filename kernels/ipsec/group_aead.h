@@ -41,12 +41,11 @@
 GW_STATIC_ASSERT(GW_GROUP_LANES == GW_AEAD_TEAM_LANES + GW_AEAD_PACKETS_MAX, aead_lanes);
 #define GW_AEAD_UNIT_BYTES 64u
 #define GW_AEAD_UNIT_WORDS 16u
-/* Size in words of a packet's key stream buffer, which `lanes` threads share. The buffer contains
- * 64 bytes per thread, the last 16 bytes of the previous step, and padding against bank conflicts.
- */
+/* Size in words of the key stream buffer of a packet that `lanes` threads share. The buffer
+ * contains 64 bytes per thread, the last 16 bytes of the previous step, and padding against bank
+ * conflicts. */
 #define GW_AEAD_STREAM_WORDS(lanes) (17u * (lanes) + 8u)
 
-/* Local memory of the work-group, through which threads exchange data of their packets. */
 typedef struct gw_aead_scratch {
     gw_u64 data[GW_AEAD_PACKETS_MAX]; /* offset of the encrypted data from the arena, in bytes */
     gw_u64 sequence[GW_AEAD_PACKETS_MAX]; /* full 64-bit sequence number */
@@ -58,7 +57,7 @@ typedef struct gw_aead_scratch {
     } shared;
 } gw_aead_scratch;
 
-/* Packets that the work-group currently processes. All threads have the same values. */
+/* The packets that the work-group currently processes. All threads have the same values. */
 typedef struct gw_aead_round {
     const gw_work *work;
     gw_ipsec_suite suite;
@@ -78,7 +77,7 @@ typedef struct gw_aead_lane {
 } gw_aead_lane;
 
 /* Assigns a packet to a thread before the packet's headers are checked. The IV of an outbound
- * packet is already known, because it is the sequence number. */
+ * packet is its sequence number, so it is already known. */
 GW_LANE gw_aead_lane gw_aead_lane_of(const gw_aead_round *round)
 {
     const gw_work *work = round->work;
@@ -94,7 +93,7 @@ GW_LANE gw_aead_lane gw_aead_lane_of(const gw_aead_round *round)
     return lane;
 }
 
-/* Reads the location and length of the packet's data, which another thread has determined. If the
+/* Reads the location and length of the packet's data, which another thread has stored. If the
  * length is 0, this thread has no work. */
 GW_LANE void gw_aead_lane_begin(gw_aead_lane *lane, const gw_aead_round *round,
                                 const GW_LOCAL gw_aead_scratch *scratch)
@@ -107,8 +106,8 @@ GW_LANE void gw_aead_lane_begin(gw_aead_lane *lane, const gw_aead_round *round,
     }
 }
 
-/* Returns the data length of the longest packet that the work-group currently processes. All
- * threads of a warp take the steps that this packet needs. */
+/* Returns the data length of the longest current packet of the work-group. All threads of a warp
+ * take the steps that this packet needs. */
 GW_LANE gw_u32 gw_aead_bytes_max(const GW_LOCAL gw_aead_scratch *scratch)
 {
     gw_u32 bytes_max = 0;
@@ -123,8 +122,8 @@ GW_LANE gw_u32 gw_aead_bytes_max(const GW_LOCAL gw_aead_scratch *scratch)
 #include "group_aead_team.h"
 #include "group_aead_head.h"
 
-/* Returns the number of threads that share one packet of a batch. The number is the largest with
- * which the work-group needs no additional pass over the batch. */
+/* Returns the number of threads that share one packet of a batch. It is the largest number that
+ * needs no additional pass over the batch. */
 GW_LANE gw_u32 gw_aead_lanes(gw_u32 packets)
 {
     gw_u32 lanes = GW_AEAD_TEAM_LANES / GW_AEAD_PACKETS_MAX;
@@ -143,7 +142,8 @@ GW_LANE gw_u32 gw_aead_supports(gw_ipsec_suite suite)
 
 /* Processes all packets of a batch with GCM, GMAC or ChaCha20-Poly1305. All threads of the
  * work-group call this function after a barrier. `table` is the AES lookup table for encryption,
- * which ChaCha20 ignores. The function is not inlined, so that other code keeps its registers. */
+ * which ChaCha20 ignores. The function is not inlined, because other code would then lose
+ * registers. */
 GW_APART void gw_aead_bin(const gw_work *work, gw_ipsec_suite suite, gw_ipsec_sas sas,
                           const GW_LOCAL gw_aes_team_table *table,
                           GW_LOCAL gw_aead_scratch *scratch)

@@ -1,6 +1,6 @@
-/* Work that occurs once per packet when several threads share a packet (group_aead.h). One
- * additional thread per packet does this work. It processes the headers, computes the first blocks
- * of the key stream and the tag, and sets the outcome. */
+/* Work that occurs once per packet when several threads share a packet (group_aead.h). A separate
+ * thread per packet processes the headers, computes the first blocks of the key stream and the tag,
+ * and sets the outcome. */
 #ifndef GODWIT_IPSEC_GROUP_AEAD_HEAD_H
 #define GODWIT_IPSEC_GROUP_AEAD_HEAD_H
 
@@ -17,8 +17,8 @@ typedef struct gw_aead_head {
     gw_u32 mask[4];      /* GCM: encrypted first counter block, added to the sum */
 } gw_aead_head;
 
-/* Checks or writes the headers of a packet with code that supports all packets. Simple packets
- * (IPv4 in a tunnel, see simple.h) have a faster path. */
+/* Checks or writes the headers of any packet. Simple IPv4 packets in a tunnel have a faster path
+ * (simple.h). */
 GW_LANE void gw_aead_head_check(gw_aead_head *head, const gw_aead_round *round, gw_u32 index)
 {
     const gw_work *work = round->work;
@@ -51,8 +51,8 @@ GW_LANE void gw_aead_head_check(gw_aead_head *head, const gw_aead_round *round, 
     work->outcomes[index] = outcome;
 }
 
-/* Processes the headers of packet `index`. Stores the location and length of the packet's data for
- * the threads that encrypt or decrypt the packet. */
+/* Processes the headers of packet `index`. Stores the location and length of its data for the
+ * threads that encrypt or decrypt it. */
 GW_LANE void gw_aead_head_begin(gw_aead_head *head, const gw_aead_round *round,
                                 GW_LOCAL gw_aead_scratch *scratch, gw_u32 index)
 {
@@ -93,8 +93,8 @@ GW_LANE void gw_aead_head_poly1305_key(gw_aead_head *head, GW_LOCAL gw_aead_scra
     gw_aead_store_key(scratch, head->packet, block);
 }
 
-/* Encrypts the first counter block of GCM, which is later added to the tag. Returns big-endian
- * words. */
+/* Encrypts the first counter block of GCM, which is later added to the tag. The result is in
+ * big-endian words. */
 GW_LANE void gw_aead_head_gcm_mask(gw_aead_head *head, const gw_aead_round *round,
                                    const GW_LOCAL gw_aes_team_table *table)
 {
@@ -119,9 +119,8 @@ GW_LANE void gw_aead_head_gcm_mask(gw_aead_head *head, const gw_aead_round *roun
     }
 }
 
-/* Returns the tag of a packet. Adds the partial sums of the threads that share the packet. Then
- * adds the second half of the one-time key (Poly1305) or the encrypted first counter block (GCM).
- */
+/* Returns the tag of a packet. It is the sum of the partial sums of all threads, plus the second
+ * half of the one-time key (Poly1305) or the encrypted first counter block (GCM). */
 GW_LANE gw_ipsec_tag gw_aead_head_tag(const gw_aead_head *head, const gw_aead_round *round,
                                       const GW_LOCAL gw_aead_scratch *scratch)
 {
@@ -190,7 +189,6 @@ GW_LANE void gw_aead_head_end(gw_aead_head *head, const gw_aead_round *round,
     }
 }
 
-/* Removes the headers of an inbound packet after its decryption and sets its outcome. */
 GW_LANE void gw_aead_head_finish(const gw_aead_head *head, const gw_aead_round *round, gw_u32 index)
 {
     if (head->cipher_bytes == 0) {
@@ -211,8 +209,8 @@ GW_LANE void gw_aead_head_finish(const gw_aead_head *head, const gw_aead_round *
     work->outcomes[index] = outcome;
 }
 
-/* Processes the headers and the tags of the packets that the work-group currently processes, one
- * packet per thread. It has the same number of barriers as gw_aead_team_round. */
+/* Processes the headers and the tags of the current packets of the work-group, one packet per
+ * thread. It has the same number of barriers as gw_aead_team_round. */
 GW_GROUP void gw_aead_head_round(const gw_aead_round *round,
                                  const GW_LOCAL gw_aes_team_table *table,
                                  GW_LOCAL gw_aead_scratch *scratch)

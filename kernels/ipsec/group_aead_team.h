@@ -3,11 +3,11 @@
 #ifndef GODWIT_IPSEC_GROUP_AEAD_TEAM_H
 #define GODWIT_IPSEC_GROUP_AEAD_TEAM_H
 
-/* Argument of gw_aead_unit for block 0 of ChaCha20. This block contains the one-time key of
- * Poly1305 (RFC 8439, section 2.6), and the key stream for the data starts with block 1. */
+/* Argument of gw_aead_unit for block 0 of ChaCha20, which contains the one-time key of Poly1305.
+ * The key stream for the data starts with block 1 (RFC 8439, section 2.6). */
 #define GW_AEAD_UNIT_KEY 0xffffffffu
 
-/* Stores the one-time key of Poly1305. This key is the first half of ChaCha20's block 0. */
+/* Stores the one-time key of Poly1305, which is the first half of ChaCha20's block 0. */
 GW_LANE void gw_aead_store_key(GW_LOCAL gw_aead_scratch *scratch, gw_u32 packet,
                                const gw_u32 *block)
 {
@@ -17,8 +17,8 @@ GW_LANE void gw_aead_store_key(GW_LOCAL gw_aead_scratch *scratch, gw_u32 packet,
     }
 }
 
-/* Computes the key stream for the data bytes from 64 * unit to 64 * unit + 63. Returns words in the
- * byte order of memory. */
+/* Computes the key stream for the data bytes from 64 * unit to 64 * unit + 63. The result is in
+ * words in memory order. */
 GW_LANE void gw_aead_unit(const gw_aead_round *round, const gw_aead_lane *lane,
                           const GW_LOCAL gw_u8 *table, gw_u32 unit, gw_u32 *words)
 {
@@ -42,17 +42,17 @@ GW_LANE void gw_aead_unit(const gw_aead_round *round, const gw_aead_lane *lane,
     }
 }
 
-/* Returns the position of a key stream word in local memory. Words 16 and above belong to the
- * current step. Words 12 to 15 are the last four words of the previous step. Gaps between the words
- * of different threads avoid bank conflicts. */
+/* Returns the position of a key stream word in local memory. Words from 16 on belong to the current
+ * step, and words 12 to 15 to the previous step. Gaps between the words of different threads avoid
+ * bank conflicts. */
 GW_LANE gw_u32 gw_aead_stream_at(gw_u32 word)
 {
     return word + (word >> 4) - 12;
 }
 
 /* Computes 64 bytes of the key stream of an outbound packet before the packet is checked. With
- * Poly1305, the last thread computes the one-time key instead, because short packets do not need
- * the last part of the key stream. Returns whether `words` contains key stream for the data. */
+ * Poly1305, the last thread computes the one-time key instead. Returns whether `words` contains key
+ * stream for the data. */
 GW_LANE gw_u32 gw_aead_early_unit(const gw_aead_round *round, const gw_aead_lane *lane,
                                   const GW_LOCAL gw_u8 *table, GW_LOCAL gw_aead_scratch *scratch,
                                   gw_u32 *words)
@@ -67,7 +67,7 @@ GW_LANE gw_u32 gw_aead_early_unit(const gw_aead_round *round, const gw_aead_lane
 }
 
 /* Stores 64 bytes of this thread's key stream in local memory. Words after the end of the packet
- * are 0, so the bytes after the packet stay unchanged. */
+ * are 0, because the bytes there must stay unchanged. */
 GW_LANE void gw_aead_store_unit(const gw_aead_round *round, const gw_aead_lane *lane,
                                 const gw_u32 *words, GW_LOCAL gw_u32 *stream, gw_u32 step)
 {
@@ -79,8 +79,8 @@ GW_LANE void gw_aead_store_unit(const gw_aead_round *round, const gw_aead_lane *
     }
 }
 
-/* Encrypts or decrypts the part of a packet that belongs to one step, by XOR with the key stream.
- * `skew` is the offset of the data within its first aligned word of 16 bytes. */
+/* Encrypts or decrypts one step's part of a packet by XOR with the key stream. `skew` is the offset
+ * of the data within its first aligned word of 16 bytes. */
 GW_LANE void gw_aead_xor(const gw_aead_round *round, const gw_aead_lane *lane,
                          const GW_LOCAL gw_u32 *stream, gw_u32 step, gw_u32 skew)
 {
@@ -107,9 +107,9 @@ GW_LANE void gw_aead_xor(const gw_aead_round *round, const gw_aead_lane *lane,
     }
 }
 
-/* Encrypts or decrypts the packets that the work-group currently processes. All threads that
- * encrypt call this function together. If `ready` is 1, `words` already contains the thread's first
- * 64 bytes of the key stream. */
+/* Encrypts or decrypts the current packets of the work-group. All threads that encrypt call this
+ * function together. If `ready` is 1, `words` already contains the thread's first 64 bytes of the
+ * key stream. */
 GW_GROUP void gw_aead_cipher(const gw_aead_round *round, const gw_aead_lane *lane,
                              const GW_LOCAL gw_u8 *table, GW_LOCAL gw_aead_scratch *scratch,
                              gw_u32 bytes_max, gw_u32 *words, gw_u32 ready)
@@ -181,8 +181,8 @@ GW_LANE gw_aead_blocks gw_aead_blocks_of(const gw_aead_round *round, const gw_ae
     return blocks;
 }
 
-/* Returns one block of the text that GHASH or Poly1305 authenticates, as big-endian words. The last
- * block contains the lengths, and this function does not support it. */
+/* Returns one block of the text that GHASH or Poly1305 authenticates, as big-endian words. It must
+ * not be the last block, which contains the lengths. */
 GW_LANE void gw_aead_block(const gw_aead_blocks *blocks, gw_u32 index, gw_u32 *words)
 {
     const gw_u32 at = index == 0 ? 0 : 16 * (index - 1);
@@ -223,7 +223,6 @@ GW_LANE gw_poly1305 gw_aead_poly1305_block(const gw_aead_blocks *blocks, gw_u32 
                              gw_swap32(words[3]), 1);
 }
 
-/* Returns the part of the GHASH sum that this thread computes. */
 GW_LANE gw_ghash_element gw_aead_ghash(const gw_aead_round *round, const gw_aead_lane *lane,
                                        const gw_aead_blocks *blocks)
 {
@@ -235,7 +234,7 @@ GW_LANE gw_ghash_element gw_aead_ghash(const gw_aead_round *round, const gw_aead
     }
     const gw_u32 rows = (blocks->count + round->lanes - 1) / round->lanes;
     /* Each thread adds one block per pass. The last pass ends with the last block of the packet, so
-     * the first pass may have fewer blocks than threads. */
+     * the first pass may be incomplete. */
     const gw_u32 missing = rows * round->lanes - blocks->count;
     gw_ghash_element sum = gw_ghash_zero();
     GW_NO_COPY
@@ -243,8 +242,8 @@ GW_LANE gw_ghash_element gw_aead_ghash(const gw_aead_round *round, const gw_aead
         const gw_u32 index = row * round->lanes + lane->rank - missing;
         sum = gw_ghash_add(gw_ghash_multiply(sum, step), gw_aead_ghash_block(blocks, index));
     }
-    /* Multiply the sum by a power of the key. The exponent is one more than the number of blocks
-     * that follow this thread's block in the pass. */
+    /* Multiply the sum by a power of the key. The exponent is the number of blocks that follow this
+     * thread's block in the pass, plus one. */
     const gw_u32 following = round->lanes - 1 - lane->rank;
     sum = gw_ghash_multiply(sum, gw_ghash_key(powers + (following & 3u) * GW_GHASH_KEY_WORDS));
     step = fourth;
@@ -257,7 +256,6 @@ GW_LANE gw_ghash_element gw_aead_ghash(const gw_aead_round *round, const gw_aead
     return sum;
 }
 
-/* Returns the part of the Poly1305 sum that this thread computes. */
 GW_LANE gw_poly1305 gw_aead_poly1305(const gw_aead_round *round, const gw_aead_lane *lane,
                                      const gw_aead_blocks *blocks, gw_poly1305 r)
 {
@@ -321,8 +319,8 @@ GW_LANE void gw_aead_sum(const gw_aead_round *round, const gw_aead_lane *lane,
     }
 }
 
-/* Encrypts or decrypts the packets that the work-group currently processes, and computes the sums
- * for their tags. It has the same number of barriers as gw_aead_head_round. */
+/* Encrypts or decrypts the current packets of the work-group, and computes the sums for their tags.
+ * It has the same number of barriers as gw_aead_head_round. */
 GW_GROUP void gw_aead_team_round(const gw_aead_round *round,
                                  const GW_LOCAL gw_aes_team_table *table,
                                  GW_LOCAL gw_aead_scratch *scratch)

@@ -11,11 +11,10 @@
 #ifndef GODWIT_IPSEC_GROUP_CIPHER_H
 #define GODWIT_IPSEC_GROUP_CIPHER_H
 
-/* Number of independent AES blocks that the two threads of a packet process at once. While one
- * block waits for table lookups and for the other thread, the threads work on the other block. */
+/* Number of independent AES blocks that the two threads of a packet process at once. The threads
+ * work on one block while the other block waits for table lookups. */
 #define GW_IPSEC_PARALLEL_BLOCKS 2u
 
-/* Returns the number of AES blocks that contain the given number of words. */
 GW_LANE gw_u32 gw_ipsec_blocks(gw_u32 words)
 {
     return (words + GW_IPSEC_BLOCK_WORDS - 1) / GW_IPSEC_BLOCK_WORDS;
@@ -29,12 +28,12 @@ GW_GROUP void gw_ipsec_wait(gw_u32 steps)
     }
 }
 
-/* Aligned words that contain the half of an AES block that one thread processes. */
+/* Aligned words with the half of an AES block that one thread processes. */
 typedef struct gw_ipsec_raw {
     gw_u32 word[3];
 } gw_ipsec_raw;
 
-/* State of one thread that encrypts or decrypts packets, with its current packet. */
+/* State of a thread that encrypts or decrypts packets. */
 typedef struct gw_ipsec_cipher {
     gw_aes_team aes;
     GW_GLOBAL gw_u32 *words;                /* aligned word at the start of this half of block 0 */
@@ -48,8 +47,8 @@ typedef struct gw_ipsec_cipher {
     gw_ipsec_raw raw[GW_IPSEC_STEP_BLOCKS]; /* words of blocks that are loaded ahead */
 } gw_ipsec_cipher;
 
-/* Loads this thread's half of an AES block. After the last block, loads the first block again,
- * because a branch would split the warp. */
+/* Loads this thread's half of an AES block. After the last block, loads the first block again
+ * instead of branching, because a branch would split the warp. */
 GW_LANE void gw_ipsec_fetch(gw_ipsec_cipher *lane, gw_ipsec_raw *raw, gw_u32 block)
 {
     const GW_GLOBAL gw_u32 *words =
@@ -69,8 +68,9 @@ GW_LANE gw_aes_half gw_ipsec_fetched(const gw_ipsec_cipher *lane, gw_ipsec_raw r
 }
 
 /* Writes this thread's half of a block to the packet. Both threads of the packet call this function
- * together. In an unaligned packet, an aligned word can contain bytes of two blocks, and it is
- * written together with the second block. `third` contains the bytes after the last block. */
+ * together. In an unaligned packet, an aligned word can contain bytes of two blocks. The function
+ * writes such a word together with the second block. `third` contains the bytes after the last
+ * block. */
 GW_LANE void gw_ipsec_write(gw_ipsec_cipher *lane, gw_u32 block, gw_aes_half half, gw_u32 third)
 {
     const gw_u32 before = gw_pair_word(lane->half == 0 ? half.word[1] : lane->written);
@@ -80,7 +80,8 @@ GW_LANE void gw_ipsec_write(gw_ipsec_cipher *lane, gw_u32 block, gw_aes_half hal
     const gw_u32 last = lane->half != 0 && lane->shift != 0 && block + 1 == lane->blocks;
     /* Block -1 is the IV, which exists only if the packet has at least one block. */
     const gw_u32 has_block = block + 1 <= lane->blocks && lane->blocks != 0;
-    /* The shifts come before the conditions, so that the compiler needs no branches for them. */
+    /* The shifts come before the conditions, because the compiler then needs no branches for
+     * them. */
     const gw_u32 first = gw_funnel_left32(before, half.word[0], lane->shift);
     const gw_u32 second = gw_funnel_left32(half.word[0], half.word[1], lane->shift);
     const gw_u32 tail = gw_funnel_left32(half.word[1], third >> lane->shift, lane->shift);
@@ -93,7 +94,7 @@ GW_LANE void gw_ipsec_write(gw_ipsec_cipher *lane, gw_u32 block, gw_aes_half hal
     }
 }
 
-/* Writes this thread's half of a block to the ring buffer, from which another thread hashes it. */
+/* Writes this thread's half of a block to the ring buffer, where another thread hashes it. */
 GW_LANE void gw_ipsec_write_ring(gw_ipsec_cipher *lane, GW_LOCAL gw_ipsec_scratch *scratch,
                                  gw_aes_half half)
 {
@@ -107,8 +108,7 @@ GW_LANE void gw_ipsec_write_ring(gw_ipsec_cipher *lane, GW_LOCAL gw_ipsec_scratc
 }
 
 /* Computes the IV of an outbound CBC packet (gw_ipsec_cbc_iv) while another thread checks the
- * packet. The IV depends only on the SA and on the sequence number, which the host has passed with
- * the packet. */
+ * packet. The IV depends only on the SA and the sequence number. */
 GW_LANE void gw_ipsec_team_iv(gw_ipsec_cipher *lane, const GW_GLOBAL gw_ipsec_sa *sa,
                               gw_u64 parameter)
 {
@@ -125,7 +125,7 @@ GW_LANE void gw_ipsec_team_iv(gw_ipsec_cipher *lane, const GW_GLOBAL gw_ipsec_sa
     lane->written = lower;
 }
 
-/* Starts the encryption or decryption of a packet whose headers another thread has checked. */
+/* Starts the encryption or decryption of a packet. Another thread has checked its headers. */
 GW_LANE void gw_ipsec_team_begin(gw_ipsec_cipher *lane, const gw_work *work,
                                  const GW_LOCAL gw_ipsec_scratch *scratch)
 {
@@ -146,12 +146,12 @@ GW_LANE void gw_ipsec_team_begin(gw_ipsec_cipher *lane, const gw_work *work,
 }
 
 /* Encrypts all packets of a warp with CBC, in step with the threads that hash them. The longest
- * packet has blocks_max blocks, and lane->previous holds the IV. While the AES rounds of a block
- * wait for lookups, the thread writes the previous block to the packet and to the ring buffer. */
+ * packet has blocks_max blocks, and lane->previous holds the IV. While a block waits for table
+ * lookups, the thread writes the previous block to the packet and to the ring buffer. */
 GW_GROUP void gw_ipsec_encrypt_round(gw_ipsec_cipher *lane, GW_LOCAL gw_ipsec_scratch *scratch,
                                      gw_u32 blocks_max, gw_u32 steps)
 {
-    /* Block -1 is the IV, which comes before the first word of the ring buffer. */
+    /* Block -1 is the IV, which precedes the first word of the ring buffer. */
     lane->ring += (GW_IPSEC_RING_WORDS - GW_IPSEC_BLOCK_WORDS) * GW_IPSEC_STRIDE;
     gw_ipsec_fetch(lane, &lane->raw[0], 0);
     gw_u32 third = 0;
@@ -184,8 +184,8 @@ GW_GROUP void gw_ipsec_encrypt_round(gw_ipsec_cipher *lane, GW_LOCAL gw_ipsec_sc
     gw_ipsec_wait(steps);
 }
 
-/* Copies the packets that the work-group currently processes to the ring buffer, so that other
- * threads can hash them. */
+/* Copies the current packets of the work-group to the ring buffer, where other threads hash
+ * them. */
 GW_GROUP void gw_ipsec_stage_round(gw_ipsec_cipher *lane, GW_LOCAL gw_ipsec_scratch *scratch,
                                    gw_u32 steps)
 {
@@ -203,8 +203,8 @@ GW_GROUP void gw_ipsec_stage_round(gw_ipsec_cipher *lane, GW_LOCAL gw_ipsec_scra
     }
 }
 
-/* Loads this thread's half of the four words before the data of a packet. The four words contain
- * the IV of CBC, or the sequence number and the IV of CTR. */
+/* Loads this thread's half of the four words before the data of a packet. They contain the IV of
+ * CBC, or the sequence number and the IV of CTR. */
 GW_LANE void gw_ipsec_parallel_begin(gw_ipsec_cipher *lane)
 {
     lane->previous.word[0] = 0;
@@ -223,7 +223,7 @@ GW_LANE void gw_ipsec_parallel_begin(gw_ipsec_cipher *lane)
     }
 }
 
-/* Decrypts the packets of all threads in a warp with AES in CBC mode. */
+/* Decrypts all packets of a warp with AES in CBC mode. */
 GW_LANE void gw_ipsec_decrypt_round(gw_ipsec_cipher *lane, gw_u32 blocks_max)
 {
     gw_ipsec_parallel_begin(lane);
@@ -259,7 +259,7 @@ GW_LANE void gw_ipsec_decrypt_round(gw_ipsec_cipher *lane, gw_u32 blocks_max)
  * has blocks_max blocks. If `steps` is not 0, the function also copies the result to the ring
  * buffer, in step with the threads that hash it.
  *
- * The last block of a packet may extend into the ICV. These bytes stay unchanged.
+ * The last block of a packet may extend into the ICV, whose bytes stay unchanged.
  */
 GW_GROUP void gw_ipsec_counter_round(gw_ipsec_cipher *lane, GW_LOCAL gw_ipsec_scratch *scratch,
                                      const GW_GLOBAL gw_ipsec_sa *sa, gw_u32 blocks_max,
@@ -307,7 +307,7 @@ GW_GROUP void gw_ipsec_counter_round(gw_ipsec_cipher *lane, GW_LOCAL gw_ipsec_sc
     gw_ipsec_wait(steps);
 }
 
-/* Assigns a packet and one half of each AES block to this thread. Returns the packet's index in the
+/* Assigns half of each AES block of a packet to this thread. Returns the packet's index in the
  * batch. */
 GW_LANE gw_u32 gw_ipsec_team_index(gw_ipsec_cipher *lane, gw_u32 first)
 {
@@ -357,8 +357,7 @@ GW_LANE void gw_ipsec_team_work(const gw_work *work, gw_ipsec_suite suite,
     gw_barrier();
 }
 
-/* Returns whether each block depends on the previous block, as in the encryption of outbound
- * packets with CBC. */
+/* Returns whether each block depends on the previous block, as with outbound CBC. */
 GW_LANE gw_u32 gw_ipsec_is_chained(const gw_work *work, gw_ipsec_suite suite)
 {
     return suite.cipher == GW_IPSEC_CIPHER_CBC &&
@@ -366,8 +365,7 @@ GW_LANE gw_u32 gw_ipsec_is_chained(const gw_work *work, gw_ipsec_suite suite)
 }
 
 /* Encrypts or decrypts the current packets of the work-group, for all suites except those with CTR.
- * The function is not inlined, so that the AES round keys stay in registers. Otherwise, each block
- * would wait for its round keys. */
+ * The function is not inlined, because the AES round keys must stay in registers. */
 GW_APART void gw_ipsec_team_round(const gw_work *work, gw_ipsec_suite suite,
                                   GW_LOCAL gw_ipsec_scratch *scratch, gw_u32 first)
 {
@@ -376,8 +374,7 @@ GW_APART void gw_ipsec_team_round(const gw_work *work, gw_ipsec_suite suite,
 }
 
 /* Encrypts the current packets of the work-group with AES-128 in CBC mode. The number of AES rounds
- * is a constant, so the code has no branches and keeps all round keys in registers. Speed matters
- * here, because the blocks of a packet are encrypted one after the other. */
+ * is a constant, so the code has no branches and keeps all round keys in registers. */
 GW_APART void gw_ipsec_team_chain_128(const gw_work *work, gw_ipsec_suite suite,
                                       GW_LOCAL gw_ipsec_scratch *scratch, gw_u32 first)
 {
@@ -408,8 +405,8 @@ GW_APART void gw_ipsec_team_counter(const gw_work *work, gw_ipsec_suite suite,
     gw_barrier();
 }
 
-/* Waits at the same barriers as the threads that encrypt and hash packets. Threads that have no
- * work call this function. */
+/* Waits at the same barriers as the threads that encrypt and hash packets. Threads without work
+ * call this function. */
 GW_GROUP void gw_ipsec_idle_round(const gw_work *work, gw_ipsec_suite suite,
                                   const GW_LOCAL gw_ipsec_scratch *scratch)
 {

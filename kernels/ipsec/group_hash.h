@@ -18,7 +18,7 @@ typedef struct gw_ipsec_hash {
 } gw_ipsec_hash;
 
 /* Packs the offset of the next header field, the IP version and the length of the L2 header into
- * one word. These fields are needed again after decryption. */
+ * one word. */
 GW_LANE gw_u32 gw_ipsec_pack_found(gw_ipsec_found found, gw_u32 next_header_at)
 {
     return next_header_at << 16 | found.version << 8 | found.l2_bytes;
@@ -40,7 +40,6 @@ GW_LANE void gw_ipsec_load_half(gw_u32 *words, const GW_GLOBAL gw_u32 *from)
     words[3] = block.word3;
 }
 
-/* Loads the inner and the outer HMAC state together, before they are needed. */
 GW_LANE void gw_ipsec_load_states(gw_ipsec_hash *hash, const GW_GLOBAL gw_ipsec_sa *sa)
 {
     gw_ipsec_load_half(hash->state, sa->authentication);
@@ -49,7 +48,6 @@ GW_LANE void gw_ipsec_load_states(gw_ipsec_hash *hash, const GW_GLOBAL gw_ipsec_
     gw_ipsec_load_half(hash->outer + 4, sa->authentication + GW_IPSEC_HMAC_OUTER + 4);
 }
 
-/* Updates the state of SHA-1 or SHA-256 with one block of 16 words. */
 GW_LANE void gw_ipsec_compress(gw_ipsec_hash *hash, gw_ipsec_suite suite, gw_u32 *w)
 {
     gw_u32 *state = hash->state;
@@ -76,8 +74,7 @@ GW_LANE void gw_ipsec_compress(gw_ipsec_hash *hash, gw_ipsec_suite suite, gw_u32
     }
 }
 
-/* Writes one word of the text in front of the encrypted data to the ring buffer. The word is `back`
- * words before the data. */
+/* Writes a word to the ring buffer, `back` words before the encrypted data. */
 GW_LANE void gw_ipsec_put_front(const gw_ipsec_hash *hash, GW_LOCAL gw_ipsec_scratch *scratch,
                                 gw_u32 back, gw_u32 value)
 {
@@ -99,15 +96,15 @@ GW_LANE void gw_ipsec_hash_data(gw_ipsec_hash *hash, const gw_work *work, gw_ips
     scratch->data[hash->packet] = (gw_u64)(hash->data - work->arena);
     gw_ipsec_put_front(hash, scratch, front_words, spi);
     gw_ipsec_put_front(hash, scratch, front_words - 1, (gw_u32)sequence);
-    /* With outbound CBC, the encrypting threads write the IV to the ring buffer. */
+    /* With outbound CBC, other threads write the IV to the ring buffer. */
     const gw_u32 iv_is_written = !gw_ipsec_is_chained(work, suite);
     for (gw_u32 i = 2; i < front_words && iv_is_written; i++) {
         gw_ipsec_put_front(hash, scratch, front_words - i, gw_load_be32(esp + 4 * i));
     }
 }
 
-/* Checks or writes the headers of a packet with code that supports all packets. Simple packets
- * (IPv4 in a tunnel, see simple.h) have a faster path. */
+/* Checks or writes the headers of any packet. Simple IPv4 packets in a tunnel have a faster path
+ * (simple.h). */
 GW_LANE void gw_ipsec_hash_check(gw_ipsec_hash *hash, const gw_work *work, gw_ipsec_suite suite,
                                  GW_LOCAL gw_ipsec_scratch *scratch, gw_u32 index)
 {
@@ -141,8 +138,8 @@ GW_LANE void gw_ipsec_hash_check(gw_ipsec_hash *hash, const gw_work *work, gw_ip
     work->outcomes[index] = outcome;
 }
 
-/* Processes the headers of packet `index`. Stores the location and the length of the packet's data
- * for the threads that encrypt or decrypt the packet. */
+/* Processes the headers of packet `index`. Stores the location and length of its data for the
+ * threads that encrypt or decrypt it. */
 GW_LANE void gw_ipsec_hash_begin(gw_ipsec_hash *hash, const gw_work *work, gw_ipsec_suite suite,
                                  GW_LOCAL gw_ipsec_scratch *scratch, gw_u32 index)
 {
@@ -163,7 +160,7 @@ GW_LANE void gw_ipsec_hash_begin(gw_ipsec_hash *hash, const gw_work *work, gw_ip
         if (esp == 0) {
             gw_ipsec_hash_check(hash, work, suite, scratch, index);
         }
-        /* The HMAC states are loaded early, while other threads encrypt the first 64 bytes. */
+        /* The HMAC states are loaded while other threads encrypt the first 64 bytes. */
         hash->sa = gw_ipsec_named_sa(scratch->sas, work->parameters[index]);
         gw_ipsec_load_states(hash, hash->sa);
     }
@@ -231,7 +228,7 @@ GW_LANE void gw_ipsec_hash_block(gw_ipsec_hash *hash, gw_ipsec_suite suite,
     gw_ipsec_compress(hash, suite, w);
 }
 
-/* Writes an ICV like gw_ipsec_tag_store, but with one store per word if the address is aligned. */
+/* Writes an ICV like gw_ipsec_tag_store, but with one store per word at an aligned address. */
 GW_LANE void gw_ipsec_store_icv(GW_GLOBAL gw_u8 *to, gw_ipsec_tag tag, gw_u32 icv_bytes)
 {
     if (((gw_u32)(gw_u64)to & 3u) != 0) {
@@ -270,8 +267,8 @@ GW_LANE void gw_ipsec_hash_end(gw_ipsec_hash *hash, const gw_work *work, gw_ipse
     }
 }
 
-/* Completes an outbound packet after its last byte is written. Writes the UDP checksum if the
- * packet needs one. */
+/* Completes an outbound packet after its last byte is written. Writes the UDP checksum if there is
+ * one. */
 GW_LANE void gw_ipsec_finish_encrypted(const gw_ipsec_hash *hash, gw_ipsec_suite suite)
 {
     if (hash->words == 0 || !hash->udp_checksum) {
@@ -285,7 +282,6 @@ GW_LANE void gw_ipsec_finish_encrypted(const gw_ipsec_hash *hash, gw_ipsec_suite
     gw_ipsec_esp_encapsulate_end(found, suite, encryption);
 }
 
-/* Removes the headers of an inbound packet after its decryption and sets its outcome. */
 GW_LANE void gw_ipsec_finish_decrypted(const gw_ipsec_hash *hash, const gw_work *work,
                                        gw_ipsec_suite suite,
                                        const GW_LOCAL gw_ipsec_scratch *scratch, gw_u32 index)
@@ -311,8 +307,8 @@ GW_LANE void gw_ipsec_finish_decrypted(const gw_ipsec_hash *hash, const gw_work 
     work->outcomes[index] = outcome;
 }
 
-/* Hashes the packets that the work-group currently processes, one packet per thread. `first` is the
- * index of the first of these packets in the batch. */
+/* Hashes the current packets of the work-group, one packet per thread. `first` is the index of the
+ * first of them in the batch. */
 GW_GROUP void gw_ipsec_hash_round(const gw_work *work, gw_ipsec_suite suite,
                                   GW_LOCAL gw_ipsec_scratch *scratch, gw_u32 first)
 {

@@ -19,8 +19,8 @@
 #define GW_IPSEC_L2_WORDS     4u
 #define GW_IPSEC_SIMPLE_FRONT 13u
 
-/* Writes the ESP trailer like gw_ipsec_pad, but with stores of whole words where possible.
- * `trailer` and the end of the padding must have even addresses. */
+/* Writes the ESP trailer like gw_ipsec_pad, but with stores of whole words where possible. The
+ * addresses of the trailer and of its pad length must be even. */
 GW_LANE void gw_ipsec_pad_words(GW_GLOBAL gw_u8 *trailer, gw_u32 pad_bytes, gw_u32 next_header)
 {
     gw_u32 at = 0;
@@ -38,9 +38,9 @@ GW_LANE void gw_ipsec_pad_words(GW_GLOBAL gw_u8 *trailer, gw_u32 pad_bytes, gw_u
     *(GW_GLOBAL gw_u16 *)(trailer + pad_bytes) = (gw_u16)(next_header << 8 | pad_bytes);
 }
 
-/* Encapsulates packet `index` of a batch if the packet is simple, which means IPv4 in a tunnel
- * without VLAN tag and UDP header. Writes the headers and the padding, and sets `out`. Returns the
- * packet's ESP header. If the packet is not simple, returns 0 and writes nothing. */
+/* Encapsulates packet `index` of a batch if it is an IPv4 packet in a tunnel, without VLAN tag and
+ * UDP header. Writes the headers and the padding, and sets `out`. Returns the packet's ESP header.
+ * For any other packet, returns 0 and writes nothing. */
 GW_LANE GW_GLOBAL gw_u8 *gw_ipsec_encapsulate_simple(const gw_work *work, gw_ipsec_suite suite,
                                                      gw_ipsec_sas sas, gw_u32 index,
                                                      gw_ipsec_simple_out *out)
@@ -51,8 +51,7 @@ GW_LANE GW_GLOBAL gw_u8 *gw_ipsec_encapsulate_simple(const gw_work *work, gw_ips
     out->sa.spi = sa_front.word0;
     out->sa.flags = sa_front.word1;
     out->sa.bytes = sa_front.word3;
-    /* GW_ONCE forces the compiler to issue these loads here. After the branch below, the thread
-     * would wait for them separately. */
+    /* GW_ONCE forces the compiler to issue these loads together, before the branch below. */
     out->sa.source = GW_ONCE(gw_u32, sa + 16);
     out->sa.destination = GW_ONCE(gw_u32, sa + 32);
     /* words of a descriptor: buffer | head, length | room, ... */
@@ -65,8 +64,8 @@ GW_LANE GW_GLOBAL gw_u8 *gw_ipsec_encapsulate_simple(const gw_work *work, gw_ips
     gw_u32 simple =
         out->frame_bytes >= GW_ETHERNET_BYTES + GW_IPV4_BYTES && head >= 4 && head % 2 == 0;
 
-    /* Load the words of the headers, starting two bytes before the frame. If the frame is too
-     * short, load and ignore the first words of the buffer instead. */
+    /* Load the words of the headers, from two bytes before the frame. If the frame is too short,
+     * load the first words of the buffer instead and ignore them. */
     const gw_u32 from = simple ? head - 2 : 0;
     const gw_u32 shift = 8 * (from & 2u);
     const GW_GLOBAL gw_u32 *words = (const GW_GLOBAL gw_u32 *)(buffer + (from & ~3u));

@@ -105,8 +105,8 @@ GW_STATIC_ASSERT(sizeof(gw_ipsec_selector) == 64, ipsec_selector_size);
 GW_ASSERT_OFFSET(gw_ipsec_selector, source_bits, 32);
 GW_ASSERT_OFFSET(gw_ipsec_selector, source_port_first, 40);
 
-/* Number of low bits that hold the sequence number in the 64-bit value that the host passes with
- * each packet. The other bits hold the index of the packet's SA. */
+/* Number of low bits for the sequence number in the 64-bit value that the host passes with each
+ * packet. The other bits hold the index of the SA. */
 #define GW_IPSEC_SEQUENCE_BITS 44u
 #define GW_IPSEC_SEQUENCE_MASK (((gw_u64)1 << GW_IPSEC_SEQUENCE_BITS) - 1)
 

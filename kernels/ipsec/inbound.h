@@ -3,8 +3,7 @@
 #ifndef GODWIT_IPSEC_INBOUND_H
 #define GODWIT_IPSEC_INBOUND_H
 
-/* Result of the header checks, with the location of the header that follows them: ESP, AH, or UDP
- * in front of ESP. */
+/* Result of the header checks, with the location of the first header after the IP headers. */
 typedef struct gw_ipsec_location {
     gw_u32 at;             /* offset, after the IP header and its extensions */
     gw_u32 next_header_at; /* offset of the field that names the protocol at `at` */
@@ -28,9 +27,9 @@ GW_LANE gw_u32 gw_ipsec_is_destination(const GW_GLOBAL gw_ipsec_sa *sa,
     return difference == 0;
 }
 
-/* Checks the headers in front of AH, ESP, or the UDP header of ESP, and returns the location of
- * that header. `protocol` is the expected protocol. `outer` points to the IP header, which is
- * `bytes` bytes before the end of the frame. */
+/* Checks the headers before the header of `protocol` (AH, ESP, or UDP with ESP), and returns the
+ * location of that header. `outer` points to the IP header, which is `bytes` bytes before the end
+ * of the frame. */
 GW_LANE gw_ipsec_location gw_ipsec_locate(const GW_GLOBAL gw_ipsec_sa *sa,
                                           const GW_GLOBAL gw_u8 *outer, gw_u32 bytes,
                                           gw_u32 version, gw_u32 protocol)
@@ -61,7 +60,7 @@ GW_LANE gw_ipsec_location gw_ipsec_locate(const GW_GLOBAL gw_ipsec_sa *sa,
     return location;
 }
 
-/* Payload of an authentic packet after decryption, and location of the headers in front of it. */
+/* Payload of an authentic packet after decryption, and location of the headers before it. */
 typedef struct gw_ipsec_content {
     GW_GLOBAL gw_u8 *data;
     gw_u32 bytes;
@@ -70,7 +69,6 @@ typedef struct gw_ipsec_content {
     gw_u32 next_header_at; /* offset of the field in these headers that names ESP, AH or UDP */
 } gw_ipsec_content;
 
-/* Removes all headers in front of the inner packet, for an SA in tunnel mode. */
 GW_LANE void gw_ipsec_remove_tunnel_headers(const gw_lane *lane, const GW_GLOBAL gw_ipsec_sa *sa,
                                             gw_u32 l2_bytes, gw_u32 version,
                                             gw_ipsec_content content, gw_descriptor *descriptor,
@@ -83,8 +81,8 @@ GW_LANE void gw_ipsec_remove_tunnel_headers(const gw_lane *lane, const GW_GLOBAL
         gw_drop(outcome, GW_IPSEC_POLICY_MISMATCH);
         return;
     }
-    /* A sender can append bytes to the inner packet to hide its length (RFC 4303, section 2.7). The
-     * new frame omits these bytes. */
+    /* A sender can append bytes to the inner packet to hide its length (RFC 4303, section 2.7).
+     * They are removed here. */
     const gw_ipsec_ip ip = gw_ipsec_ip_parse(packet, content.bytes, inner_version);
     if (ip.error != GW_IPSEC_OK) {
         gw_drop(outcome, GW_IPSEC_MALFORMED);
@@ -114,8 +112,8 @@ GW_LANE void gw_ipsec_remove_tunnel_headers(const gw_lane *lane, const GW_GLOBAL
     gw_verdict(outcome, GW_IPSEC_DECRYPTED, 0, sa->spi);
 }
 
-/* Removes the ESP or AH header, for an SA in transport mode. Moves the L2 and IP headers towards
- * the payload. */
+/* Removes the ESP or AH header in transport mode. Moves the L2 and IP headers towards the
+ * payload. */
 GW_LANE void gw_ipsec_remove_transport_headers(const gw_lane *lane, const GW_GLOBAL gw_ipsec_sa *sa,
                                                gw_u32 l2_bytes, gw_u32 version,
                                                gw_ipsec_content content, gw_descriptor *descriptor,

@@ -1,11 +1,10 @@
-/* Processes the mutable fields of the headers in front of AH. AH authenticates these fields as
- * zeros (RFC 4302, section 3.3.3.1 and appendix A). The fields are therefore saved, cleared, and
- * restored after authentication. */
+/* Saves, clears and restores the mutable fields of the headers before AH. AH authenticates these
+ * fields as zeros (RFC 4302, section 3.3.3.1 and appendix A). */
 #ifndef GODWIT_IPSEC_MUTABLE_H
 #define GODWIT_IPSEC_MUTABLE_H
 
-/* Capacity for saved header fields, in bytes. It suffices for a whole IPv4 header. In IPv6 packets,
- * it limits the number of mutable bytes. */
+/* Capacity for saved header fields, in bytes. It suffices for a whole IPv4 header, and limits the
+ * number of mutable bytes in an IPv6 packet. */
 #define GW_IPSEC_SAVED_BYTES 64u
 
 typedef struct gw_ipsec_saved {
@@ -25,9 +24,9 @@ typedef struct gw_ipsec_saved {
 #define GW_IPV6_OPTION_PAD1    0u
 #define GW_IPV6_OPTION_MUTABLE 0x20u /* bit in the option type (RFC 8200, section 4.2) */
 
-/* Returns whether an IPv4 option is immutable, so that AH authenticates its value (RFC 4302,
- * appendix A1). These options are End, No Operation, Security, Extended Security, Commercial
- * Security, Router Alert and Sender Directed Delivery. */
+/* Returns whether an IPv4 option is immutable (RFC 4302, appendix A1). These options are End, No
+ * Operation, Security, Extended Security, Commercial Security, Router Alert and Sender Directed
+ * Delivery. */
 GW_LANE gw_u32 gw_ipsec_option_stays(gw_u32 type)
 {
     return type <= 1 || type == 130 || type == 133 || type == 134 || type == 148 || type == 149;
@@ -35,7 +34,7 @@ GW_LANE gw_u32 gw_ipsec_option_stays(gw_u32 type)
 
 /* Checks or clears the mutable options of an IPv4 header. Returns GW_IPSEC_OK or a drop reason. For
  * an outbound packet with a source route, also sets the destination to the last address of the
- * route. The receiver will see this address as the destination (RFC 4302, section 3.3.3.1.1.2). */
+ * route, as the receiver will see it (RFC 4302, section 3.3.3.1.1.2). */
 GW_LANE gw_u32 gw_ipsec_options(GW_GLOBAL gw_u8 *header, gw_u32 header_bytes, gw_u32 outbound,
                                 gw_u32 action)
 {
@@ -77,7 +76,8 @@ GW_LANE gw_u32 gw_ipsec_fields_ipv4(GW_GLOBAL gw_u8 *header, gw_u32 outbound, gw
 {
     const gw_u32 header_bytes = (header[0] & 0x0fu) * 4;
     if (action == GW_IPSEC_FIELDS_RESTORE) {
-        /* The first byte holds the header length, which clearing did not change. */
+        /* The header length in the first byte is still correct, because clearing did not change
+         * it. */
         for (gw_u32 i = 0; i < header_bytes; i++) {
             header[i] = saved->bytes[i];
         }
@@ -95,7 +95,7 @@ GW_LANE gw_u32 gw_ipsec_fields_ipv4(GW_GLOBAL gw_u8 *header, gw_u32 outbound, gw
     return gw_ipsec_options(header, header_bytes, outbound, action);
 }
 
-/* Clears or restores one mutable byte of a header, and counts it. */
+/* Clears or restores one mutable byte of a header, and counts the byte. */
 GW_LANE void gw_ipsec_field(GW_GLOBAL gw_u8 *byte, gw_u32 action, gw_ipsec_saved *saved,
                             gw_u32 *count)
 {
@@ -148,8 +148,8 @@ GW_LANE void gw_ipsec_swap_address(GW_GLOBAL gw_u8 *one, GW_GLOBAL gw_u8 *other)
 /*
  * Changes an outbound IPv6 routing header to the value that the receiver will see (RFC 4302,
  * section 3.3.3.1.2.1). It swaps the destination address with each remaining address of the route
- * in order. To restore the header, it repeats the swaps in reverse order. Only types 0 (RFC 2460,
- * section 4.4) and 2 (RFC 6275, section 6.4) are supported.
+ * in order. A restore repeats the swaps in reverse order. Only types 0 (RFC 2460, section 4.4) and
+ * 2 (RFC 6275, section 6.4) are supported.
  */
 GW_LANE gw_u32 gw_ipsec_route(GW_GLOBAL gw_u8 *header, GW_GLOBAL gw_u8 *extension, gw_u32 length,
                               gw_u32 action, gw_ipsec_saved *saved, gw_u32 *count)
@@ -169,14 +169,14 @@ GW_LANE gw_u32 gw_ipsec_route(GW_GLOBAL gw_u8 *header, GW_GLOBAL gw_u8 *extensio
     return GW_IPSEC_OK;
 }
 
-/* Checks, clears or restores the mutable fields of an IPv6 header and its extension headers. These
- * headers have `bytes` bytes in total. The caller has checked that they are complete. */
+/* Checks, clears or restores the mutable fields of an IPv6 header and its extension headers, which
+ * have `bytes` bytes in total. The headers must be complete. */
 GW_LANE gw_u32 gw_ipsec_fields_ipv6(GW_GLOBAL gw_u8 *header, gw_u32 bytes, gw_u32 outbound,
                                     gw_u32 action, gw_ipsec_saved *saved)
 {
     gw_u32 count = 0;
-    /* The mutable fields of the IPv6 header are the traffic class, the flow label and the hop
-     * limit. The first byte also holds the version, which stays unchanged. */
+    /* The mutable fields are the traffic class, the flow label and the hop limit. The version in
+     * the first byte stays unchanged. */
     const gw_u32 version = header[0] & 0xf0u;
     for (gw_u32 i = 0; i < 4; i++) {
         gw_ipsec_field(header + i, action, saved, &count);
@@ -206,7 +206,7 @@ GW_LANE gw_u32 gw_ipsec_fields_ipv6(GW_GLOBAL gw_u8 *header, gw_u32 bytes, gw_u3
 
 /* Checks, clears or restores the mutable fields of an IP header and its extension headers, which
  * have `bytes` bytes in total. Returns GW_IPSEC_OK or a drop reason. After a successful check,
- * clearing the fields cannot fail. */
+ * clearing cannot fail. */
 GW_LANE gw_u32 gw_ipsec_fields(GW_GLOBAL gw_u8 *header, gw_u32 version, gw_u32 bytes,
                                gw_u32 outbound, gw_u32 action, gw_ipsec_saved *saved)
 {

@@ -54,7 +54,7 @@ GW_LANE gw_ipsec_layout gw_ipsec_layout_of(const GW_GLOBAL gw_ipsec_sa *sa,
 
 /* Writes the L2 and IP headers of an encapsulated packet, and returns a pointer to its IP header.
  * The L2 header and the kept headers move by `added` bytes into the headroom. The new IP packet has
- * total_bytes bytes, and `protocol` is the protocol that follows its header. */
+ * total_bytes bytes, and `protocol` follows its header. */
 GW_LANE GW_GLOBAL gw_u8 *gw_ipsec_write_headers(const GW_GLOBAL gw_ipsec_sa *sa,
                                                 gw_ipsec_layout layout, GW_GLOBAL gw_u8 *frame,
                                                 gw_u32 l2_bytes, gw_u32 version, gw_u32 added,
@@ -77,7 +77,7 @@ GW_LANE GW_GLOBAL gw_u8 *gw_ipsec_write_headers(const GW_GLOBAL gw_ipsec_sa *sa,
 }
 
 /* Sets the verdict `encrypted`, and updates the packet descriptor. `added` is the length of the new
- * headers, and `bytes` is the new length of the frame. */
+ * headers, and `bytes` is the new frame length. */
 GW_LANE void gw_ipsec_encapsulated(const GW_GLOBAL gw_ipsec_sa *sa, gw_u32 added, gw_u32 bytes,
                                    gw_descriptor *descriptor, gw_outcome *outcome)
 {

@@ -7,7 +7,7 @@
 #include "image.h"
 #include "suite.h"
 
-/* Value that means success, in functions that otherwise return a drop reason. */
+/* Success, for functions that otherwise return a drop reason. */
 #define GW_IPSEC_OK 255u
 
 #define GW_IPV4_BYTES       20u
@@ -34,8 +34,7 @@
 #define GW_PROTOCOL_NONE        59u
 #define GW_PROTOCOL_DESTINATION 60u
 
-/* Maximum number of IPv6 extension headers. A packet with more extension headers is treated as
- * malformed. */
+/* Maximum number of IPv6 extension headers. A packet with more of them is malformed. */
 #define GW_IPSEC_EXTENSIONS_MAX 8u
 
 #include "fields.h"
@@ -68,8 +67,8 @@ GW_LANE gw_ipsec_ip gw_ipsec_ip_parse(const GW_GLOBAL gw_u8 *packet, gw_u32 byte
         ip.total_bytes = first & 0xffffu;
         valid = gw_ipsec_ipv4_valid(first);
     } else {
-        /* An IPv6 jumbogram has payload length 0. It needs no support, because it does not fit into
-         * a buffer. */
+        /* A jumbogram with payload length 0 needs no support, because it does not fit into a
+         * buffer. */
         ip.total_bytes = GW_IPV6_BYTES + gw_load_be16(packet + 4);
     }
     if (!valid) {
@@ -80,7 +79,6 @@ GW_LANE gw_ipsec_ip gw_ipsec_ip_parse(const GW_GLOBAL gw_u8 *packet, gw_u32 byte
     return ip;
 }
 
-/* Returns the IP version (4 or 6) that an EtherType denotes, or 0 for other protocols. */
 GW_LANE gw_u32 gw_ipsec_version_of(gw_u32 ether_type)
 {
     return ether_type == GW_ETHER_TYPE_IPV4 ? 4 : (ether_type == GW_ETHER_TYPE_IPV6 ? 6 : 0);
@@ -91,8 +89,8 @@ GW_LANE void gw_ipsec_set_version(GW_GLOBAL gw_u8 *l3, gw_u32 version)
     gw_store_be16(l3 - 2, version == 4 ? GW_ETHER_TYPE_IPV4 : GW_ETHER_TYPE_IPV6);
 }
 
-/* Result of parsing the IPv6 extension headers of a packet, or the same fields for an IPv4 packet.
- * Offsets are relative to the start of the parsed bytes. */
+/* Result of parsing the IPv6 extension headers of a packet. For an IPv4 packet, it describes the
+ * end of the IPv4 header. Offsets are relative to the start of the parsed bytes. */
 typedef struct gw_ipsec_extensions {
     gw_u32 protocol;        /* protocol after all extension headers */
     gw_u32 at;              /* offset of that protocol's header */
@@ -107,7 +105,7 @@ typedef struct gw_ipsec_extensions {
     gw_u32 error;          /* GW_IPSEC_OK, or the drop reason */
 } gw_ipsec_extensions;
 
-/* Returns the result for a packet without IPv6 extension headers. The header of `protocol` begins
+/* Returns the result for a packet without IPv6 extension headers. The header for `protocol` begins
  * at offset `at`. */
 GW_LANE gw_ipsec_extensions gw_ipsec_no_extensions(gw_u32 protocol, gw_u32 at,
                                                    gw_u32 next_header_at)
@@ -126,9 +124,9 @@ GW_LANE gw_ipsec_extensions gw_ipsec_no_extensions(gw_u32 protocol, gw_u32 at,
     return extensions;
 }
 
-/* Parses IPv6 extension headers. The first header begins at offset `at`. Its number is `protocol`,
- * which the field at offset next_header_at contains. The packet starts at `packet` and has `bytes`
- * bytes. */
+/* Parses IPv6 extension headers of the packet of `bytes` bytes at `packet`. The first header has
+ * the number `protocol` and begins at offset `at`. The field at offset next_header_at contains its
+ * number. */
 GW_LANE gw_ipsec_extensions gw_ipsec_walk(const GW_GLOBAL gw_u8 *packet, gw_u32 bytes, gw_u32 at,
                                           gw_u32 protocol, gw_u32 next_header_at)
 {
@@ -158,9 +156,9 @@ GW_LANE gw_ipsec_extensions gw_ipsec_walk(const GW_GLOBAL gw_u8 *packet, gw_u32 
         extensions.next_header_at = extensions.at;
         extensions.protocol = packet[extensions.at];
         extensions.at += length;
-        /* ESP is inserted before the destination options, so that it protects them. If a routing
-         * header follows these options, ESP is inserted after both, because each node on the route
-         * must read the options. */
+        /* ESP is inserted before the destination options and protects them. If a routing header
+         * follows, ESP is inserted after both headers, because each node on the route must read the
+         * options. */
         if (kind != GW_PROTOCOL_DESTINATION) {
             extensions.insert_protocol = extensions.protocol;
             extensions.insert_at = extensions.at;
@@ -193,7 +191,7 @@ GW_LANE gw_u32 gw_ipsec_checksum_after(gw_u32 checksum, gw_u32 before, gw_u32 af
 }
 
 /* Copies an L2 header of 14 or 18 bytes. The source and the target must not overlap. All loads come
- * before all stores, so a GPU waits for memory only once. */
+ * before all stores, because a GPU then waits for memory only once. */
 GW_LANE void gw_ipsec_move_l2(GW_GLOBAL gw_u8 *to, const GW_GLOBAL gw_u8 *from, gw_u32 bytes)
 {
     const gw_u64 front = gw_load_be64(from);
@@ -208,8 +206,8 @@ GW_LANE void gw_ipsec_move_l2(GW_GLOBAL gw_u8 *to, const GW_GLOBAL gw_u8 *from, 
     }
 }
 
-/* Moves the L2 header and the headers that follow it towards the start of the buffer. `bytes`
- * modulo 4 must be 2, as for an L2 header followed by IP headers. */
+/* Moves the L2 header and the following headers towards the start of the buffer. `bytes` modulo 4
+ * must be 2, as for an L2 header with IP headers. */
 GW_LANE void gw_ipsec_move_forward(GW_GLOBAL gw_u8 *to, const GW_GLOBAL gw_u8 *from, gw_u32 bytes)
 {
     for (gw_u32 i = 0; i + 4 <= bytes; i += 4) {
@@ -218,7 +216,7 @@ GW_LANE void gw_ipsec_move_forward(GW_GLOBAL gw_u8 *to, const GW_GLOBAL gw_u8 *f
     gw_store_be16(to + bytes - 2, gw_load_be16(from + bytes - 2));
 }
 
-/* Moves the L2 header and the headers that follow it towards the end of the buffer. Copies the last
+/* Moves the L2 header and the following headers towards the end of the buffer. Copies the last
  * bytes first, because the source and the target may overlap. */
 GW_LANE void gw_ipsec_move_back(GW_GLOBAL gw_u8 *to, const GW_GLOBAL gw_u8 *from, gw_u32 bytes)
 {

@@ -28,8 +28,8 @@ GW_LANE gw_poly1305 gw_poly1305_zero(void)
     return zero;
 }
 
-/* Converts a block of 16 bytes to a Poly1305 number and adds top << 128. The words a to d are the
- * little-endian words of the block. */
+/* Converts a block of 16 bytes to a Poly1305 number and adds top << 128. The block consists of the
+ * little-endian words a to d. */
 GW_LANE gw_poly1305 gw_poly1305_words(gw_u32 a, gw_u32 b, gw_u32 c, gw_u32 d, gw_u32 top)
 {
     gw_poly1305 number;
@@ -41,8 +41,8 @@ GW_LANE gw_poly1305 gw_poly1305_words(gw_u32 a, gw_u32 b, gw_u32 c, gw_u32 d, gw
     return number;
 }
 
-/* Returns the number r of a Poly1305 key. The words a to d are the first half of the key. The
- * function clears some of their bits (RFC 8439, section 2.5). */
+/* Returns the number r of a Poly1305 key, from the words a to d of its first half. The function
+ * clears some of their bits (RFC 8439, section 2.5). */
 GW_LANE gw_poly1305 gw_poly1305_clamp(gw_u32 a, gw_u32 b, gw_u32 c, gw_u32 d)
 {
     return gw_poly1305_words(a & 0x0fffffffu, b & 0x0ffffffcu, c & 0x0ffffffcu, d & 0x0ffffffcu, 0);
@@ -59,8 +59,8 @@ GW_LANE gw_poly1305 gw_poly1305_add(gw_poly1305 x, gw_poly1305 y)
 }
 
 /* Returns x * y modulo 2^130 - 5. The limbs of x must be below 2^28, and the limbs of y below 2^27.
- * The limbs of the product are below 2^26, except the second limb, which may be below 2^27. The
- * part above 2^130 is multiplied by 5 and added, because 2^130 equals 5 modulo 2^130 - 5. */
+ * The limbs of the product are below 2^26, except the second one, which is below 2^27. The part
+ * above 2^130 is multiplied by 5, because 2^130 equals 5 modulo 2^130 - 5. */
 GW_LANE gw_poly1305 gw_poly1305_multiply(gw_poly1305 x, gw_poly1305 y)
 {
     const gw_u64 x0 = x.limb0;
@@ -121,7 +121,7 @@ GW_LANE gw_poly1305 gw_poly1305_text(gw_poly1305 sum, gw_poly1305 r, gw_text tex
 }
 
 /* Computes the Poly1305 tag from the sum over all blocks, as little-endian words. The tag is the
- * sum modulo 2^130 - 5, plus `s`, the second half of the one-time key. */
+ * sum modulo 2^130 - 5, plus the second half `s` of the one-time key. */
 GW_LANE void gw_poly1305_tag(gw_poly1305 sum, const gw_u32 *s, gw_u32 *tag)
 {
     /* Reduce each limb of the sum to 26 bits. Two passes are necessary, because the last limb
@@ -140,15 +140,14 @@ GW_LANE void gw_poly1305_tag(gw_poly1305 sum, const gw_u32 *s, gw_u32 *tag)
     }
     sum.limb1 += sum.limb0 >> 26;
     sum.limb0 &= GW_POLY1305_LIMB;
-    /* Check whether the sum is at least 2^130 - 5. It is if the sum plus 5 has a carry into bit
-     * 130. */
+    /* If the sum is at least 2^130 - 5, adding 5 gives a carry into bit 130. */
     gw_u32 carry = (sum.limb0 + 5) >> 26;
     carry = (sum.limb1 + carry) >> 26;
     carry = (sum.limb2 + carry) >> 26;
     carry = (sum.limb3 + carry) >> 26;
     carry = (sum.limb4 + carry) >> 26;
-    /* If there is a carry, subtract 2^130 - 5 from the sum. This is the same as adding 5 and
-     * ignoring the bits from 2^128 on. */
+    /* If there is a carry, subtract 2^130 - 5 from the sum. The code adds 5 instead and ignores the
+     * bits from 2^128 on. */
     gw_u64 part = (gw_u64)sum.limb0 + 5 * carry + ((gw_u64)sum.limb1 << 26);
     part += s[0];
     tag[0] = (gw_u32)part;

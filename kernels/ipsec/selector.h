@@ -10,8 +10,7 @@ GW_LANE gw_u32 gw_ipsec_has_ports(gw_u32 protocol)
     return protocol == 6 || protocol == 17 || protocol == 33 || protocol == 132 || protocol == 136;
 }
 
-/* Fields above the IP layer that selectors compare: the protocol and the ports of a packet (RFC
- * 4301, section 4.4.1.1). */
+/* Protocol and ports of a packet, which selectors compare (RFC 4301, section 4.4.1.1). */
 typedef struct gw_ipsec_upper {
     gw_u32 protocol;
     gw_u32 has_ports;
@@ -20,8 +19,7 @@ typedef struct gw_ipsec_upper {
 } gw_ipsec_upper;
 
 /* Returns the protocol and the ports of a packet of `bytes` bytes. `extensions` describes the
- * packet's extension headers. Only the first fragment of a packet has ports (RFC 4301, section 7).
- */
+ * packet's extension headers. A later fragment has no ports (RFC 4301, section 7). */
 GW_LANE gw_ipsec_upper gw_ipsec_upper_of(const GW_GLOBAL gw_u8 *packet, gw_u32 bytes,
                                          gw_ipsec_extensions extensions)
 {
@@ -49,8 +47,8 @@ GW_LANE gw_u32 gw_ipsec_in_prefix(const GW_GLOBAL gw_u8 *address, const GW_GLOBA
     return 1;
 }
 
-/* Returns whether a packet matches one selector. `ip` points to the IP header, which contains the
- * addresses. `upper` contains the protocol and the ports. */
+/* Returns whether a packet matches one selector. `ip` points to the IP header, and `upper` contains
+ * the protocol and the ports. */
 GW_LANE gw_u32 gw_ipsec_matches_selector(const GW_GLOBAL gw_ipsec_selector *selector,
                                          const GW_GLOBAL gw_u8 *ip, gw_u32 version,
                                          gw_ipsec_upper upper)

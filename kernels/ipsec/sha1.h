@@ -1,5 +1,5 @@
-/* SHA-1 (FIPS 180-4, section 6.1) and HMAC-SHA1 (RFC 2104). The SA (security association) holds two
- * hash states instead of the HMAC key, one after each key block. */
+/* SHA-1 (FIPS 180-4, section 6.1) and HMAC-SHA1 (RFC 2104). The SA (security association) holds the
+ * hash states after the two key blocks of HMAC, instead of the key. */
 #ifndef GODWIT_SHA1_H
 #define GODWIT_SHA1_H
 
@@ -21,8 +21,8 @@ typedef struct gw_sha1 {
 #define GW_SHA1_PARITY(b, c, d) ((b) ^ (c) ^ (d))
 #define GW_SHA1_MAJ(b, c, d)    (((b) & (c)) | ((d) & ((b) | (c))))
 
-/* Performs one of the 80 rounds of SHA-1. The caller permutes the five variables between rounds, so
- * that no values move. */
+/* Performs one of the 80 rounds of SHA-1. The caller permutes the variables between rounds instead
+ * of moving values. */
 #define GW_SHA1_ROUND(f, k, a, b, c, d, e, word)                                                   \
     e += gw_rotate_left32(a, 5) + f(b, c, d) + (k) + (word);                                       \
     b = gw_rotate_left32(b, 30)
@@ -48,7 +48,7 @@ typedef struct gw_sha1 {
     GW_SHA1_FIVE(f, k, GW_SHA1_WORD, (t) + 10);                                                    \
     GW_SHA1_FIVE(f, k, GW_SHA1_WORD, (t) + 15)
 
-/* Updates a SHA-1 state with one block of 16 words. The function overwrites the words. */
+/* Updates a SHA-1 state with one block of 16 words. The words are overwritten. */
 GW_LANE void gw_sha1_block(gw_sha1 *state, gw_u32 *w)
 {
     gw_u32 a = state->a;
@@ -76,8 +76,8 @@ GW_LANE void gw_sha1_block(gw_sha1 *state, gw_u32 *w)
     state->e += e;
 }
 
-/* Hashes a text with SHA-1 and stores the digest in `state`. Before the call, `state` must be the
- * hash state after the HMAC key block. */
+/* Hashes a text with SHA-1 and stores the digest in `state`. Before the call, `state` is the hash
+ * state after the HMAC key block. */
 GW_LANE void gw_sha1_finish(gw_sha1 *state, gw_text text)
 {
     const gw_u32 bytes = text.bytes + text.suffix_bytes;
@@ -118,7 +118,7 @@ GW_LANE gw_sha1 gw_sha1_load(const GW_GLOBAL gw_u32 *words)
 }
 
 /* Returns HMAC-SHA1 of a text (RFC 2104, section 2). `inner` and `outer` are the SHA-1 states after
- * the key blocks, which are the key XOR ipad and the key XOR opad (RFC 2104, section 4). */
+ * hashing the key XOR ipad and the key XOR opad (RFC 2104, section 4). */
 GW_APART gw_sha1 gw_hmac_sha1(const GW_GLOBAL gw_u32 *inner, const GW_GLOBAL gw_u32 *outer,
                               gw_text text)
 {

@@ -1,5 +1,5 @@
 /* SHA-256 (FIPS 180-4, section 6.2) and HMAC-SHA-256 (RFC 2104, RFC 4868). The SA (security
- * association) holds two hash states instead of the HMAC key, one after each key block. */
+ * association) holds the hash states after the two key blocks of HMAC, instead of the key. */
 #ifndef GODWIT_SHA256_H
 #define GODWIT_SHA256_H
 
@@ -41,8 +41,8 @@ GW_TABLE gw_u32 gw_sha256_constants[64] = {
 #define GW_SHA256_SHIFT(x, i, j, k)                                                                \
     (gw_rotate_left32(x, 32 - (i)) ^ gw_rotate_left32(x, 32 - (j)) ^ ((x) >> (k)))
 
-/* Performs one of the 64 rounds of SHA-256. The caller permutes the eight variables between rounds,
- * so that no values move. */
+/* Performs one of the 64 rounds of SHA-256. The caller permutes the variables between rounds
+ * instead of moving values. */
 #define GW_SHA256_ROUND(a, b, c, d, e, f, g, h, word)                                              \
     h += GW_SHA256_TURN(e, 6, 11, 25) + GW_SHA256_CH(e, f, g) + (word);                            \
     d += h;                                                                                        \
@@ -66,7 +66,7 @@ GW_TABLE gw_u32 gw_sha256_constants[64] = {
     GW_SHA256_ROUND(c, d, e, f, g, h, a, b, source(w, (t) + 6) + from[(t) + 6]);                   \
     GW_SHA256_ROUND(b, c, d, e, f, g, h, a, source(w, (t) + 7) + from[(t) + 7])
 
-/* Updates a SHA-256 state with one block of 16 words. The function overwrites the words. */
+/* Updates a SHA-256 state with one block of 16 words. The words are overwritten. */
 GW_LANE void gw_sha256_block(gw_sha256 *state, gw_u32 *w)
 {
     gw_u32 a = state->a;
@@ -96,8 +96,8 @@ GW_LANE void gw_sha256_block(gw_sha256 *state, gw_u32 *w)
     state->h += h;
 }
 
-/* Hashes a text with SHA-256 and stores the digest in `state`. Before the call, `state` must be the
- * hash state after the HMAC key block. */
+/* Hashes a text with SHA-256 and stores the digest in `state`. Before the call, `state` is the hash
+ * state after the HMAC key block. */
 GW_LANE void gw_sha256_finish(gw_sha256 *state, gw_text text)
 {
     const gw_u32 bytes = text.bytes + text.suffix_bytes;
@@ -141,8 +141,8 @@ GW_LANE gw_sha256 gw_sha256_load(const GW_GLOBAL gw_u32 *words)
     return state;
 }
 
-/* Returns HMAC-SHA-256 of a text. `inner` and `outer` are the SHA-256 states after the key blocks,
- * which are the key XOR ipad and the key XOR opad (RFC 2104, section 4). */
+/* Returns HMAC-SHA-256 of a text. `inner` and `outer` are the SHA-256 states after hashing the key
+ * XOR ipad and the key XOR opad (RFC 2104, section 4). */
 GW_APART gw_sha256 gw_hmac_sha256(const GW_GLOBAL gw_u32 *inner, const GW_GLOBAL gw_u32 *outer,
                                   gw_text text)
 {

@@ -15,8 +15,8 @@
  * the IV. */
 #define GW_IPSEC_SIMPLE_WORDS 11u
 
-/* Returns whether an SA (security association) can carry simple packets of the given suite and
- * direction. Simple packets are IPv4 packets in a tunnel, without UDP header. */
+/* Returns whether an SA (security association) can carry simple packets with the given suite and
+ * direction. These are IPv4 packets in a tunnel, without UDP header. */
 GW_WORDWISE GW_TEST GW_NAME(gw_ipsec_simple_sa)(GW_NAME(gw_ipsec_sa_words) sa, gw_u32 variant)
 {
     const gw_u32 inbound =
@@ -52,8 +52,8 @@ typedef struct GW_NAME(gw_ipsec_simple_out) {
     GW_WORD outer_bytes; /* outer packet */
 } GW_NAME(gw_ipsec_simple_out);
 
-/* Checks an outbound packet and computes its lengths after encapsulation. Returns whether the
- * packet is simple (IPv4 in a tunnel) and its buffer has room for the headers and the trailer. */
+/* Checks an outbound packet and computes its lengths after encapsulation. Returns whether it is a
+ * simple IPv4 packet in a tunnel, and its buffer has room for the headers and the trailer. */
 GW_WORDWISE GW_TEST GW_NAME(gw_ipsec_simple_encapsulate_begin)(GW_NAME(gw_ipsec_simple_out) *
                                                                    packet,
                                                                gw_u32 variant, gw_ipsec_suite suite)
@@ -71,7 +71,7 @@ GW_WORDWISE GW_TEST GW_NAME(gw_ipsec_simple_encapsulate_begin)(GW_NAME(gw_ipsec_
 }
 
 /* Computes the words of the outer IP header and the ESP header. With CBC, the IV words contain a
- * nonce (gw_ipsec_cbc_iv) that is encrypted later. The words after the headers stay unchanged. */
+ * nonce that is encrypted later (gw_ipsec_cbc_iv). The words after the headers stay unchanged. */
 GW_WORDWISE void GW_NAME(gw_ipsec_simple_headers)(GW_WORD *words,
                                                   const GW_NAME(gw_ipsec_simple_out) * packet,
                                                   gw_ipsec_suite suite)
@@ -124,7 +124,7 @@ GW_WORDWISE GW_TEST GW_NAME(gw_ipsec_simple_decapsulate_begin)(GW_NAME(gw_ipsec_
            GW_EQUAL(packet->spi, packet->sa.spi);
 }
 
-/* Words of a packet after decryption, from which the checks compute the packet's lengths. */
+/* Words of a decrypted packet, from which the checks compute the packet's lengths. */
 typedef struct GW_NAME(gw_ipsec_simple_content) {
     GW_WORD first; /* first word of the inner packet */
     GW_WORD last;  /* last word of the decrypted data */
@@ -139,8 +139,7 @@ typedef struct GW_NAME(gw_ipsec_simple_content) {
 #define GW_IPSEC_SIMPLE_PAD_BYTES 15u
 
 /* Checks the decrypted content of an inbound packet, except its padding bytes and its selectors.
- * Returns whether the content is an IPv4 packet with no more padding than ESP needs and with an ECN
- * field that stays unchanged. */
+ * Returns whether it is an IPv4 packet with minimal padding, whose ECN field stays unchanged. */
 GW_WORDWISE GW_TEST GW_NAME(gw_ipsec_simple_decapsulate_end)(GW_NAME(gw_ipsec_simple_content) *
                                                              content)
 {

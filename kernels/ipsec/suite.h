@@ -24,8 +24,8 @@
 #define GW_IPSEC_AUTH_POLY1305 4u /* RFC 7634 */
 #define GW_IPSEC_AUTH_CCM      5u /* CBC-MAC of CCM: RFC 4309 */
 
-/* List of all suites. The arguments of X are: number, name, protocol, cipher, key length of the
- * cipher or GMAC in bytes, and authentication algorithm. */
+/* List of all suites. The arguments of X are: number, name, protocol, cipher, length of the cipher
+ * key or GMAC key in bytes, and authentication algorithm. */
 #define GW_IPSEC_SUITES(X)                                                                         \
     X(0, cbc128_sha1, GW_IPSEC_ESP, GW_IPSEC_CIPHER_CBC, 16, GW_IPSEC_AUTH_SHA1)                   \
     X(1, cbc192_sha1, GW_IPSEC_ESP, GW_IPSEC_CIPHER_CBC, 24, GW_IPSEC_AUTH_SHA1)                   \
@@ -75,8 +75,8 @@ GW_LANE gw_u32 gw_ipsec_direction(gw_u32 variant)
     return variant & 1u;
 }
 
-/* Table of all suites. Each suite is packed into one word: protocol | cipher << 8 | key_bytes << 16
- * | auth << 24. A lookup takes one load, whereas a switch takes a GPU several branches. */
+/* Table of all suites. Each suite is one word: protocol | cipher << 8 | key_bytes << 16 | auth <<
+ * 24. A lookup takes one load, whereas a switch takes a GPU several branches. */
 GW_TABLE gw_u32 gw_ipsec_suites[GW_IPSEC_SUITE_COUNT] = {
 #define GW_IPSEC_SUITE_ENTRY(number, name, protocol, cipher, key_bytes, auth)                      \
     (protocol) | (cipher) << 8 | (key_bytes) << 16 | (auth) << 24,
@@ -84,8 +84,8 @@ GW_TABLE gw_u32 gw_ipsec_suites[GW_IPSEC_SUITE_COUNT] = {
 #undef GW_IPSEC_SUITE_ENTRY
 };
 
-/* Returns the suite of a kind of processing (2 * suite + direction). If the number of the suite is
- * invalid, the protocol of the result is 0. */
+/* Returns the suite of a kind of processing, which is 2 * suite + direction. For an invalid number,
+ * the protocol of the result is 0. */
 GW_LANE gw_ipsec_suite gw_ipsec_suite_of(gw_u32 variant)
 {
     const gw_u32 number = variant >> 1;
@@ -113,8 +113,8 @@ GW_LANE gw_u32 gw_ipsec_iv_bytes(gw_ipsec_suite suite)
     return suite.cipher == GW_IPSEC_CIPHER_NULL && suite.auth != GW_IPSEC_AUTH_GHASH ? 0 : 8;
 }
 
-/* Returns the alignment of the payload with its padding, in bytes. This is the block size of the
- * cipher, but at least 4 (RFC 4303, section 2.4). */
+/* Returns the alignment of the padded payload in bytes: the block size of the cipher, but at least
+ * 4 (RFC 4303, section 2.4). */
 GW_LANE gw_u32 gw_ipsec_block_bytes(gw_ipsec_suite suite)
 {
     return suite.cipher == GW_IPSEC_CIPHER_CBC ? 16 : 4;

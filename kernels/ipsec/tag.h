@@ -9,8 +9,8 @@
 #include "sha256.h"
 #include "text.h"
 
-/* Authentication tag, which is the first 16 bytes of the algorithm's output, as big-endian words.
- * The ICV of a packet is the first icv_bytes bytes of the tag. */
+/* Authentication tag: the first 16 bytes of the algorithm's output, as big-endian words. The ICV of
+ * a packet is the first icv_bytes bytes of the tag. */
 typedef struct gw_ipsec_tag {
     gw_u32 words[4];
 } gw_ipsec_tag;
@@ -58,8 +58,8 @@ GW_LANE gw_u32 gw_ipsec_tag_equal(const GW_GLOBAL gw_u8 *bytes, gw_ipsec_tag tag
     return difference == 0;
 }
 
-/* Returns the nonce for GCM and GMAC. It consists of the salt of the SA and the IV of the packet.
- * Each counter block starts with the nonce (RFC 4106, section 4; RFC 4543, section 3.2). */
+/* Returns the nonce for GCM and GMAC: the salt of the SA and the IV of the packet. Each counter
+ * block starts with the nonce (RFC 4106, section 4; RFC 4543, section 3.2). */
 GW_LANE gw_aes_nonce gw_ipsec_aes_nonce(const GW_GLOBAL gw_ipsec_sa *sa, gw_u64 iv)
 {
     gw_aes_nonce nonce;
@@ -86,8 +86,8 @@ GW_LANE gw_ghash_element gw_ipsec_ghash_text(gw_ghash_element sum, const GW_GLOB
     return sum;
 }
 
-/* Completes the tag of GCM (SP 800-38D, section 7.1, steps 5 and 6). Adds the lengths to the GHASH
- * sum, and then the encrypted first counter block. */
+/* Completes the tag of GCM (SP 800-38D, section 7.1, steps 5 and 6). Adds the lengths and the
+ * encrypted first counter block to the GHASH sum. */
 GW_LANE gw_ipsec_tag gw_ipsec_gcm_tag(const GW_GLOBAL gw_ipsec_sa *sa, gw_u32 rounds,
                                       gw_ghash_element sum, gw_u32 aad_bytes, gw_u32 bytes,
                                       gw_u64 iv)
@@ -124,7 +124,6 @@ GW_LANE gw_ipsec_aad gw_ipsec_aad_of(const GW_GLOBAL gw_ipsec_sa *sa, gw_u64 seq
     return aad;
 }
 
-/* Returns the AES-GCM tag of an ESP packet whose data is encrypted. */
 GW_APART gw_ipsec_tag gw_ipsec_gcm(const GW_GLOBAL gw_ipsec_sa *sa, gw_u32 rounds, gw_u64 iv,
                                    gw_u64 sequence, const GW_GLOBAL gw_u8 *data, gw_u32 bytes)
 {
@@ -135,8 +134,8 @@ GW_APART gw_ipsec_tag gw_ipsec_gcm(const GW_GLOBAL gw_ipsec_sa *sa, gw_u32 round
     return gw_ipsec_gcm_tag(sa, rounds, sum, aad.bytes, bytes, iv);
 }
 
-/* Returns the AES-GMAC tag of an ESP packet. The whole packet is additional authenticated data,
- * including the IV and the payload (RFC 4543, section 3.3). */
+/* Returns the AES-GMAC tag of an ESP packet. The whole packet is additional authenticated data (RFC
+ * 4543, section 3.3). */
 GW_APART gw_ipsec_tag gw_ipsec_gmac_esp(const GW_GLOBAL gw_ipsec_sa *sa, gw_u32 rounds, gw_u64 iv,
                                         gw_u64 sequence, const GW_GLOBAL gw_u8 *data, gw_u32 bytes)
 {
@@ -219,7 +218,6 @@ GW_APART gw_ipsec_tag gw_ipsec_chacha20_poly1305(const GW_GLOBAL gw_ipsec_sa *sa
     return tag;
 }
 
-/* Returns HMAC-SHA1 or HMAC-SHA-256 of a text, as an authentication tag. */
 GW_LANE gw_ipsec_tag gw_ipsec_hmac(const GW_GLOBAL gw_ipsec_sa *sa, gw_u32 auth, gw_text text)
 {
     const GW_GLOBAL gw_u32 *inner = sa->authentication;

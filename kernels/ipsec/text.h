@@ -1,5 +1,5 @@
-/* Input text of a hash or MAC. It consists of contiguous bytes of a packet and optionally of four
- * bytes that are not in the packet. */
+/* Input text of a hash or MAC: contiguous bytes of a packet, and optionally four bytes that are not
+ * in the packet. */
 #ifndef GODWIT_IPSEC_TEXT_H
 #define GODWIT_IPSEC_TEXT_H
 
@@ -26,8 +26,8 @@ GW_LANE gw_u32 gw_reverse32(gw_u32 word)
     return (gw_rotate_left32(word, 8) & 0x00ff00ffu) | (gw_rotate_left32(word, 24) & 0xff00ff00u);
 }
 
-/* Returns the big-endian word at byte offset `at` of a text. After its end, the text continues with
- * one byte of the value `marker` and then zeros. */
+/* Returns the big-endian word at byte offset `at` of a text. The byte `marker` and then zeros
+ * follow the text. */
 GW_LANE gw_u32 gw_text_word(gw_text text, gw_u32 at, gw_u32 marker)
 {
     if (at + 4 <= text.bytes) {

@@ -39,9 +39,8 @@ GW_LANE gw_aes_block gw_ipsec_cbc_iv(const GW_GLOBAL gw_ipsec_sa *sa, gw_u32 rou
         gw_aes_words(sa->spi, (gw_u32)(sequence >> 32), (gw_u32)sequence, sa->destination[0]));
 }
 
-/* Returns the text that HMAC authenticates. The text is `data`, followed by the upper half of an
- * extended sequence number, which is not in the packet (RFC 4303, section 2.2.1; RFC 4302, section
- * 2.5.1). */
+/* Returns the text that HMAC authenticates: `data`, and the upper half of an extended sequence
+ * number, which is not in the packet (RFC 4303, section 2.2.1; RFC 4302, section 2.5.1). */
 GW_LANE gw_text gw_ipsec_text(const GW_GLOBAL gw_ipsec_sa *sa, const GW_GLOBAL gw_u8 *data,
                               gw_u32 bytes, gw_u64 sequence)
 {
@@ -73,9 +72,8 @@ GW_APART gw_ipsec_tag gw_ipsec_esp_tag(const GW_GLOBAL gw_ipsec_sa *sa, gw_ipsec
     return gw_ipsec_hmac(sa, suite.auth, gw_ipsec_text(sa, esp, before + cipher_bytes, sequence));
 }
 
-/* Encrypts or decrypts data with CTR or ChaCha20, which are their own inverse. GCM and
- * ChaCha20-Poly1305 use the first block of the key stream for the tag. With these suites, the key
- * stream for the data therefore starts with the second block. */
+/* Encrypts or decrypts data with CTR or ChaCha20. GCM and ChaCha20-Poly1305 use the first block of
+ * the key stream for the tag. The key stream for the data then starts with the second block. */
 GW_LANE void gw_ipsec_stream(const GW_GLOBAL gw_ipsec_sa *sa, gw_ipsec_suite suite,
                              const GW_GLOBAL gw_u8 *iv, GW_GLOBAL gw_u8 *data, gw_u32 cipher_bytes)
 {
@@ -134,8 +132,8 @@ GW_APART void gw_ipsec_esp_encrypt(const GW_GLOBAL gw_ipsec_sa *sa, gw_ipsec_sui
     }
 }
 
-/* Verifies the ICV of an ESP packet and decrypts the packet in place. Returns 0 if the ICV is
- * wrong, and leaves the packet unchanged (RFC 4303, section 3.4.4.1). `sequence` is the full 64-bit
+/* Verifies the ICV of an ESP packet and decrypts the packet in place. If the ICV is wrong, leaves
+ * the packet unchanged and returns 0 (RFC 4303, section 3.4.4.1). `sequence` is the full 64-bit
  * sequence number. */
 GW_APART gw_u32 gw_ipsec_esp_decrypt(const GW_GLOBAL gw_ipsec_sa *sa, gw_ipsec_suite suite,
                                      GW_GLOBAL gw_u8 *esp, gw_u32 cipher_bytes, gw_u64 sequence)
@@ -162,7 +160,7 @@ GW_APART gw_u32 gw_ipsec_esp_decrypt(const GW_GLOBAL gw_ipsec_sa *sa, gw_ipsec_s
 
 /* Returns the authentication tag of an AH packet of `bytes` bytes. The mutable fields and the ICV
  * must be 0 (RFC 4302, section 3.3.3). `iv` is the IV of GMAC, which precedes the ICV in the packet
- * (RFC 4543, section 4). For outbound packets, the IV is the sequence number. */
+ * (RFC 4543, section 4). In outbound packets, it is the sequence number. */
 GW_APART gw_ipsec_tag gw_ipsec_ah_tag(const GW_GLOBAL gw_ipsec_sa *sa, gw_ipsec_suite suite,
                                       const GW_GLOBAL gw_u8 *data, gw_u32 bytes, gw_u64 iv,
                                       gw_u64 sequence)

@@ -285,6 +285,7 @@ GW_RARE void gw_ipv4_special(gw_u32 flags, gw_u32 port, gw_u32 index, gw_u32 ttl
 
 /*
  * Looks up the destination, applies rules 9 to 16 at the top of this file, and rewrites the frame.
+ *
  * Packets without a route take the same path as other packets, because a branch would be
  * mispredicted for random addresses. Such a packet reads next hop 0, but keeps the old bytes of the
  * frame. This read is valid even if there are no next hops, because the memory contains other parts

@@ -208,9 +208,11 @@ GW_LANE gw_u32 gw_ndn_length_is_sound(gw_u32 type, gw_u32 length)
 
 /*
  * Parses the Interest whose TLV value lies in the bytes at..end of the frame. Returns 0 if the
- * Interest is malformed. An element that is unknown, repeated or out of order is ignored if its
- * type is even and above 31. Otherwise, such an element makes the Interest malformed (NDN, section
- * "Considerations for Evolvability of TLV-Based Encoding").
+ * Interest is malformed.
+ *
+ * An element that is unknown, repeated or out of order is ignored if its type is even and above 31.
+ * Otherwise, such an element makes the Interest malformed (NDN, section "Considerations for
+ * Evolvability of TLV-Based Encoding").
  */
 GW_LANE gw_u32 gw_ndn_interest_parse(const GW_GLOBAL gw_u8 *frame, gw_u32 at, gw_u32 end,
                                      gw_ndn_interest *interest)

@@ -1,6 +1,7 @@
-//! Structs that the host and the kernels share. This file is the Rust version of `abi.h`. Both
-//! files assert every size and offset. A test in `godwit-kernels` compares them with the layout
-//! that the C compiler chooses. All fields are little-endian.
+//! Structs that the host and the kernels share. This file is the Rust version of `abi.h`.
+//!
+//! Both files assert every size and offset. A test in `godwit-kernels` compares them with the
+//! layout that the C compiler chooses. All fields are little-endian.
 #![forbid(unsafe_code)]
 
 use core::mem::{offset_of, size_of};
@@ -138,9 +139,11 @@ pub const PART_MORE: u8 = 1;
 pub const PART_REST: u8 = 2;
 
 /// Header of the function chain on a device (`gw_chain`). With this chain, the device runs several
-/// functions one after another without the host. One [`ChainStage`] per configured function follows
-/// the header. The last part is a table of `u32`, which gives the next function of a packet by its
-/// last function, its class and its verdict.
+/// functions one after another without the host.
+///
+/// One [`ChainStage`] per configured function follows the header. The last part is a table of
+/// `u32`, which gives the next function of a packet by its last function, its class and its
+/// verdict.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Chain {
@@ -167,20 +170,23 @@ pub struct ChainStage {
     pub variant: u32,
 }
 
-/// Value for packets that have no next function on a device (`GW_HOP_NONE`). In any other value,
-/// bits 0 to 15 hold the index of the next function. Bits 16 to 31 hold its rank in the order of
-/// execution. Functions with lower ranks run first.
+/// Value for packets that have no next function on a device (`GW_HOP_NONE`).
+///
+/// In any other value, bits 0 to 15 hold the index of the next function. Bits 16 to 31 hold its
+/// rank in the order of execution. Functions with lower ranks run first.
 pub const HOP_NONE: u32 = u32::MAX;
-/// Trail of a packet that only one function has processed on a device (`GW_TRAIL_NONE`). The trail
-/// tells the host which path a packet took. Each byte holds a verdict that led to a next function.
-/// The first verdict is in the lowest byte, and unused bytes are 0xff.
+/// Trail of a packet that only one function has processed on a device (`GW_TRAIL_NONE`).
+///
+/// The trail tells the host which path a packet took. Each byte holds a verdict that led to a next
+/// function. The first verdict is in the lowest byte, and unused bytes are 0xff.
 pub const TRAIL_NONE: u32 = u32::MAX;
 /// Maximum number of transitions between functions that a packet makes on a device (`GW_HOPS_MAX`).
 pub const HOPS_MAX: usize = 4;
 /// Memory per packet that a work-group needs to run several functions, in bytes
-/// (`GW_CHAIN_SCRATCH_BYTES`). It holds the packets that continue to a next function on the device.
-/// The number of packets is a multiple of [`MAILBOX_SLOT_PACKETS`]. The host fills the memory with
-/// zeros once.
+/// (`GW_CHAIN_SCRATCH_BYTES`).
+///
+/// It holds the packets that continue to a next function on the device. The number of packets is a
+/// multiple of [`MAILBOX_SLOT_PACKETS`]. The host fills the memory with zeros once.
 pub const CHAIN_SCRATCH_PACKET_BYTES: usize = 40;
 
 /// Header of the queue through which the host gives batches of packets to one persistent work-group
@@ -210,9 +216,10 @@ pub struct Mailbox {
 /// (`GW_EXTENT_UNITS_MAX`).
 pub const EXTENT_UNITS_MAX: u32 = 192;
 
-/// Returns the address range of the packet buffers of a batch, for [`Mailbox::extent`]. If the
-/// buffers are not contiguous in the order of `descriptors`, the length of the range is 0. `posted`
-/// is the value of [`Mailbox::posted`] after the host has posted the batch.
+/// Returns the address range of the packet buffers of a batch, for [`Mailbox::extent`].
+///
+/// If the buffers are not contiguous in the order of `descriptors`, the length of the range is 0.
+/// `posted` is the value of [`Mailbox::posted`] after the host has posted the batch.
 pub fn extent(descriptors: &[Descriptor], posted: u32) -> u64 {
     let tag = u64::from(posted as u16) << 48;
     let Some(first) = descriptors.first() else { return tag };

@@ -16,19 +16,19 @@
 #define GW_AVX512_LANES     16u
 #define GW_AVX512_ROW_BYTES 64u
 
-/* Marks functions that are always inlined. If a caller passes a constant number of rounds or
- * blocks, this number is a constant in the function. */
+/* Marks functions that are always inlined. The number of rounds or blocks that a caller passes is
+ * then a constant. */
 #define GW_AVX512 static inline __attribute__((always_inline))
 
-/* Unrolls the loop that follows, so that its arrays of registers are not stored in memory. */
+/* Unrolls the following loop. Its arrays of registers then need no memory. */
 #define GW_AVX512_UNROLL _Pragma("GCC unroll 16")
 
-/* Prevents the compiler from reordering additions, which would lengthen the dependency chain. The
- * hash of sixteen SHA-1 blocks takes 83 ns with this macro and 160 ns without it. */
+/* Prevents the compiler from reordering additions, which would lengthen the dependency chain.
+ * Sixteen SHA-1 blocks take 83 ns with this macro and 160 ns without it. */
 #define GW_AVX512_IN_ORDER(value) __asm__("" : "+v"(value))
 
-/* Byte ranges of sixteen packets (SIMD lanes). With fewer packets, unused lanes repeat the range of
- * a used lane. This is harmless, because each step reads all its input before it writes. */
+/* Byte ranges of sixteen packets, one per SIMD lane. Unused lanes repeat the range of a used lane.
+ * This is harmless, because each step reads all its input before it writes. */
 typedef struct gw_avx512_lanes {
     gw_u8 *at[GW_AVX512_LANES];
     gw_u32 bytes[GW_AVX512_LANES];
@@ -36,12 +36,11 @@ typedef struct gw_avx512_lanes {
     gw_u32 longest;
 } gw_avx512_lanes;
 
-/* Addresses of the SAs (security associations) of sixteen packets. */
 typedef struct gw_avx512_sas {
     const gw_ipsec_sa *sa[GW_AVX512_LANES] __attribute__((aligned(64)));
 } gw_avx512_sas;
 
-/* Transposes four registers, each with 64 bytes of one packet. Each result contains one 16-byte
+/* Transposes four registers with 64 bytes of one packet each to four registers with one 16-byte
  * block of each packet. The function is its own inverse. */
 GW_AVX512 void gw_avx512_transpose(__m512i *a, __m512i *b, __m512i *c, __m512i *d)
 {
@@ -55,8 +54,8 @@ GW_AVX512 void gw_avx512_transpose(__m512i *a, __m512i *b, __m512i *c, __m512i *
     *d = _mm512_shuffle_i32x4(ab_high, cd_high, 0xdd);
 }
 
-/* Transposes four registers that contain one 16-byte block of each of sixteen packets. Each result
- * contains one word of each packet. The function is its own inverse. */
+/* Transposes four registers with 16-byte blocks of sixteen packets to registers with one word of
+ * each packet. The function is its own inverse. */
 GW_AVX512 void gw_avx512_words(__m512i *words, const __m512i *blocks)
 {
     const __m512i low_01 = _mm512_unpacklo_epi32(blocks[0], blocks[1]);
@@ -83,7 +82,8 @@ GW_AVX512 __m512i gw_avx512_swap128(__m512i value)
                                           0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15)));
 }
 
-/* Returns a mask of the 64 bytes from `offset` on that are within a range of `bytes` bytes. */
+/* Returns a mask of those bytes among the 64 bytes at `offset` that lie within a range of `bytes`
+ * bytes. */
 GW_AVX512 __mmask64 gw_avx512_mask(gw_u32 bytes, gw_u32 offset)
 {
     const gw_u32 left = bytes > offset ? bytes - offset : 0;
@@ -91,15 +91,15 @@ GW_AVX512 __mmask64 gw_avx512_mask(gw_u32 bytes, gw_u32 offset)
 }
 
 /* Loads 32 bytes from each of two addresses into one register. The second load inserts its bytes
- * without a shuffle, because all shuffles compete for one execution port. */
+ * without a shuffle, because shuffles compete for one execution port. */
 GW_AVX512 __m512i gw_avx512_load_halves(const gw_u8 *low, const gw_u8 *high)
 {
     const __m512i first = _mm512_castsi256_si512(_mm256_loadu_si256((const __m256i *)low));
     return _mm512_inserti64x4(first, _mm256_loadu_si256((const __m256i *)high), 1);
 }
 
-/* Loads 64 bytes from each of the addresses a to d. Returns four registers, each with one 16-byte
- * block from each address. The block from address a comes first. */
+/* Loads 64 bytes from each of the addresses a to d. Each of the four resulting registers holds one
+ * 16-byte block from each address, in the order of the addresses. */
 GW_AVX512 void gw_avx512_load_four(__m512i *b0, __m512i *b1, __m512i *b2, __m512i *b3,
                                    const gw_u8 *a, const gw_u8 *b, const gw_u8 *c, const gw_u8 *d)
 {
@@ -113,8 +113,8 @@ GW_AVX512 void gw_avx512_load_four(__m512i *b0, __m512i *b1, __m512i *b2, __m512
     *b3 = _mm512_shuffle_i32x4(ab_high, cd_high, 0xdd);
 }
 
-/* For each of sixteen packets, prefetches the 64 bytes after the next 64 bytes. The hardware
- * prefetcher of a core does not follow sixteen streams. */
+/* Prefetches 64 bytes of each of sixteen packets, two steps ahead. The hardware prefetcher of a
+ * core does not follow sixteen streams. */
 GW_AVX512 void gw_avx512_prefetch_rows(const gw_avx512_lanes *lanes, gw_u32 offset)
 {
     GW_AVX512_UNROLL
@@ -123,7 +123,7 @@ GW_AVX512 void gw_avx512_prefetch_rows(const gw_avx512_lanes *lanes, gw_u32 offs
     }
 }
 
-/* Loads 64 bytes from byte `offset` of each of sixteen packets. No packet may be shorter. */
+/* Loads the 64 bytes at `offset` of each of sixteen packets. No packet may be shorter. */
 GW_AVX512 void gw_avx512_load(__m512i blocks[4][4], const gw_avx512_lanes *lanes, gw_u32 offset)
 {
     gw_u8 *const *at = lanes->at;
@@ -135,8 +135,8 @@ GW_AVX512 void gw_avx512_load(__m512i blocks[4][4], const gw_avx512_lanes *lanes
     }
 }
 
-/* Stores two consecutive 16-byte blocks to each of the addresses a to d. `low` contains the first
- * block for each address, and `high` contains the second block. */
+/* Stores two consecutive 16-byte blocks to each of the addresses a to d. `low` holds the first
+ * block for each address, and `high` holds the second block. */
 GW_AVX512 void gw_avx512_store_two(__m512i low, __m512i high, gw_u8 *a, gw_u8 *b, gw_u8 *c,
                                    gw_u8 *d)
 {
@@ -164,9 +164,8 @@ GW_AVX512 void gw_avx512_store(__m512i blocks[4][4], const gw_avx512_lanes *lane
     }
 }
 
-/* Loads 64 bytes from byte `offset` of each of sixteen packets. Packets may be shorter, and the
- * missing bytes are zero. Bytes after the end of a packet are not accessed, because even a masked
- * load would be slow at an unmapped address. */
+/* Loads the 64 bytes at `offset` of each of sixteen packets. Bytes after the end of a packet are
+ * zero. They are not accessed, because even a masked load would be slow at an unmapped address. */
 GW_AVX512 void gw_avx512_load_partial(__m512i blocks[4][4], const gw_avx512_lanes *lanes,
                                       gw_u32 offset)
 {
@@ -183,8 +182,8 @@ GW_AVX512 void gw_avx512_load_partial(__m512i blocks[4][4], const gw_avx512_lane
     }
 }
 
-/* Stores 64 bytes to byte `offset` of each of sixteen packets. In a shorter packet, bytes after its
- * end are not stored, and they become zero in `blocks`. */
+/* Stores the 64 bytes at `offset` of each of sixteen packets. Bytes after the end of a packet are
+ * not stored, and become zero in `blocks`. */
 GW_AVX512 void gw_avx512_store_partial(__m512i blocks[4][4], const gw_avx512_lanes *lanes,
                                        gw_u32 offset)
 {
@@ -213,7 +212,6 @@ GW_AVX512 __m512i gw_avx512_gather(const gw_u8 *a, const gw_u8 *b, const gw_u8 *
     return _mm512_mask_broadcast_i32x4(value, 0xf000, _mm_loadu_si128((const __m128i *)d));
 }
 
-/* Loads `count` blocks of 16 bytes of each of sixteen packets. */
 GW_AVX512 void gw_avx512_load_blocks(__m512i blocks[4][4], const gw_avx512_lanes *lanes,
                                      gw_u32 offset, gw_u32 count)
 {
@@ -232,7 +230,6 @@ GW_AVX512 void gw_avx512_load_blocks(__m512i blocks[4][4], const gw_avx512_lanes
     }
 }
 
-/* Stores `count` blocks of 16 bytes of each of sixteen packets. */
 GW_AVX512 void gw_avx512_store_blocks(__m512i blocks[4][4], const gw_avx512_lanes *lanes,
                                       gw_u32 offset, gw_u32 count)
 {
@@ -269,7 +266,6 @@ GW_AVX512 void gw_avx512_offset_addresses(gw_u8 **to, gw_u8 *const *from, long l
     }
 }
 
-/* Stores one 16-byte block of each packet as an authentication tag. */
 GW_AVX512 void gw_avx512_store_tags(const __m512i blocks[4], gw_ipsec_tag tags[GW_AVX512_LANES])
 {
     GW_AVX512_UNROLL
@@ -283,7 +279,7 @@ GW_AVX512 void gw_avx512_store_tags(const __m512i blocks[4], gw_ipsec_tag tags[G
 
 #define GW_AVX512_AUTH_LINE (offsetof(gw_ipsec_sa, authentication) / GW_AVX512_ROW_BYTES)
 
-/* Loads the same cache line of the SAs of sixteen packets, as 16-byte blocks. */
+/* Loads the same cache line of sixteen SAs, as 16-byte blocks. */
 GW_AVX512 void gw_avx512_load_sa_line(__m512i blocks[4][4], const gw_avx512_sas *sas, gw_u32 line)
 {
     const gw_u32 at = GW_AVX512_ROW_BYTES * line;

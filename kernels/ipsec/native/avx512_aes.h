@@ -1,5 +1,5 @@
-/* AES modes for sixteen packets at once, each with its own key. The code uses the vector AES
- * instructions (VAES). */
+/* AES modes for sixteen packets at once. Each packet has a separate key. The code uses the vector
+ * AES instructions (VAES). */
 #ifndef GODWIT_IPSEC_AVX512_AES_H
 #define GODWIT_IPSEC_AVX512_AES_H
 
@@ -29,7 +29,7 @@ GW_AVX512 void gw_avx512_keys_load(gw_avx512_keys *keys, const gw_avx512_sas *sa
 }
 
 /* Computes one quarter of the AES rounds on one block of each packet, without the first
- * AddRoundKey. AES instructions wait for each other, so callers place other instructions between
+ * AddRoundKey. AES instructions have a long latency, so callers place other instructions between
  * the quarters. */
 GW_AVX512 void gw_avx512_rounds(__m512i x[4], const gw_avx512_keys *keys, gw_u32 part,
                                 gw_u32 decrypt)
@@ -61,8 +61,8 @@ GW_AVX512 void gw_avx512_rounds(__m512i x[4], const gw_avx512_keys *keys, gw_u32
 }
 
 /* Returns the first counter block of each packet (RFC 3686, section 4; SP 800-38D, section 7.1). It
- * consists of the salt, the IV that precedes the data in the packet, and the counter `first` in the
- * last word. The counter is kept in host byte order. */
+ * consists of the salt, the IV before the packet's data, and the counter `first` in host byte
+ * order. */
 GW_AVX512 void gw_avx512_first_counters(__m512i counters[4], gw_u8 *const *at,
                                         const gw_avx512_sas *sas, gw_u32 first)
 {
@@ -81,14 +81,12 @@ GW_AVX512 void gw_avx512_first_counters(__m512i counters[4], gw_u8 *const *at,
     }
 }
 
-/* Converts the counters from host byte order to the big-endian order of counter blocks. */
 GW_AVX512 __m512i gw_avx512_counter_block(__m512i counter)
 {
     return _mm512_shuffle_epi8(counter, _mm512_broadcast_i32x4(_mm_set_epi8(
                                             12, 13, 14, 15, 11, 10, 9, 8, 7, 6, 5, 4, 3, 2, 1, 0)));
 }
 
-/* Returns the counter blocks that follow the given counter blocks. */
 GW_AVX512 __m512i gw_avx512_next_counter(__m512i counter)
 {
     return _mm512_add_epi32(counter, _mm512_maskz_set1_epi32(0x8888, 1));
@@ -105,7 +103,6 @@ typedef struct gw_avx512_cipher {
     gw_u32 count; /* number of blocks in the current step */
 } gw_avx512_cipher;
 
-/* Loads the IVs of packets that are encrypted with CBC. The IV precedes the data in the packet. */
 GW_AVX512 void gw_avx512_load_ivs(gw_avx512_cipher *cipher)
 {
     gw_u8 *const *at = cipher->lanes.at;
@@ -121,7 +118,7 @@ GW_AVX512 gw_u32 gw_avx512_cipher_left(const gw_avx512_cipher *cipher)
     return cipher->offset < cipher->lanes.longest;
 }
 
-/* Loads the blocks of the next step, which are up to 64 bytes of each packet. */
+/* Loads the next 64 bytes of each packet, or all remaining bytes. */
 GW_AVX512 void gw_avx512_cipher_load(gw_avx512_cipher *cipher)
 {
     const gw_u32 left = cipher->lanes.longest - cipher->offset;
@@ -136,8 +133,8 @@ GW_AVX512 void gw_avx512_cipher_load(gw_avx512_cipher *cipher)
     }
 }
 
-/* Computes one sixteenth of a step, which encrypts or decrypts four blocks of each packet. Each
- * block has four such parts, and x holds the AES state between them. */
+/* Computes one sixteenth of a step, which encrypts or decrypts four blocks of each packet. A block
+ * consists of four such parts, and x holds the AES state between them. */
 GW_AVX512 void gw_avx512_cipher_part(gw_avx512_cipher *cipher, __m512i x[4], gw_u32 mode,
                                      gw_u32 part)
 {
@@ -179,7 +176,6 @@ GW_AVX512 void gw_avx512_cipher_part(gw_avx512_cipher *cipher, __m512i x[4], gw_
     }
 }
 
-/* Stores the encrypted or decrypted blocks of the current step. */
 GW_AVX512 void gw_avx512_cipher_store(gw_avx512_cipher *cipher)
 {
     if (cipher->offset + 16 * cipher->count <= cipher->lanes.shortest) {

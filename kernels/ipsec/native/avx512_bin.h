@@ -7,16 +7,16 @@
 #include "avx512_next.h"
 #include "avx512_simple_finish.h"
 
-/* Returns whether the suite is CBC with HMAC. Special code processes groups of this suite in which
- * all packets have the same length. */
+/* Returns whether the suite is CBC with HMAC. If all packets of a group have the same length, this
+ * suite has special code. */
 GW_AVX512 gw_u32 gw_avx512_is_cbc_hmac(gw_avx512_operation operation)
 {
     return operation.suite.cipher == GW_IPSEC_CIPHER_CBC &&
            gw_avx512_state_words(operation.suite) != 0;
 }
 
-/* Returns how many states (gw_avx512_packet) a group of simple outbound packets needs. With GHASH,
- * it needs none. With CBC and HMAC, packets of the same length need only one. */
+/* Returns the number of packet states (gw_avx512_packet) that a group of simple outbound packets
+ * needs. With GHASH, it is 0. With CBC and HMAC, it is 1 for packets of the same length. */
 GW_AVX512 gw_u32 gw_avx512_slots_needed(gw_avx512_operation operation, gw_u32 same_length,
                                         gw_u32 count)
 {
@@ -26,8 +26,8 @@ GW_AVX512 gw_u32 gw_avx512_slots_needed(gw_avx512_operation operation, gw_u32 sa
     return same_length && gw_avx512_is_cbc_hmac(operation) ? 1 : count;
 }
 
-/* Takes up to sixteen simple packets (IPv4 in a tunnel, see simple.h) with checked headers from the
- * batch and makes them the current group. */
+/* Takes up to sixteen simple IPv4 packets in a tunnel from the batch as the current group. Their
+ * headers are already checked. */
 GW_AVX512 void gw_avx512_simple_group(gw_avx512_group *group, gw_avx512_batch *batch,
                                       const gw_avx512_simple *simple, gw_u32 count)
 {
@@ -50,7 +50,6 @@ GW_AVX512 void gw_avx512_simple_group(gw_avx512_group *group, gw_avx512_batch *b
     _mm512_store_si512(group->data_bytes, _mm512_load_si512(simple->data_bytes));
 }
 
-/* Writes the ESP trailers of up to sixteen simple outbound packets. */
 GW_AVX512 void gw_avx512_simple_pad(const gw_avx512_simple *simple, gw_u32 count)
 {
     gw_u8 *const *frame = simple->upcoming->frame;
@@ -77,8 +76,8 @@ GW_AVX512 void gw_avx512_simple_pad(const gw_avx512_simple *simple, gw_u32 count
     }
 }
 
-/* Writes the headers and trailers of up to sixteen outbound packets at once. If any packet is not
- * simple (IPv4 in a tunnel, see simple.h), returns 0 and changes nothing. */
+/* Writes the headers and trailers of up to sixteen outbound packets at once. Returns 0 and changes
+ * nothing unless all of them are simple IPv4 packets in a tunnel. */
 GW_AVX512 gw_u32 gw_avx512_fill_outbound(gw_avx512_group *group, gw_avx512_batch *batch,
                                          gw_avx512_operation operation)
 {
@@ -112,8 +111,8 @@ GW_AVX512 gw_u32 gw_avx512_fill_outbound(gw_avx512_group *group, gw_avx512_batch
     return 1;
 }
 
-/* Checks the headers of up to sixteen inbound packets at once. If any packet is not simple (IPv4 in
- * a tunnel, see simple.h), returns 0 and changes nothing. */
+/* Checks the headers of up to sixteen inbound packets at once. Returns 0 and changes nothing unless
+ * all of them are simple IPv4 packets in a tunnel. */
 GW_AVX512 gw_u32 gw_avx512_fill_inbound(gw_avx512_group *group, gw_avx512_batch *batch,
                                         gw_avx512_operation operation)
 {
@@ -140,7 +139,7 @@ GW_AVX512 gw_u32 gw_avx512_fill_inbound(gw_avx512_group *group, gw_avx512_batch 
 }
 
 /* Writes the headers of up to sixteen outbound packets, or checks the headers of inbound packets.
- * If any packet is not simple (IPv4 in a tunnel, see simple.h), returns 0 and changes nothing. */
+ * Returns 0 and changes nothing unless all of them are simple IPv4 packets in a tunnel. */
 GW_AVX512 gw_u32 gw_avx512_fill_simple(gw_avx512_group *group, gw_avx512_batch *batch,
                                        gw_avx512_operation operation)
 {
@@ -153,8 +152,8 @@ GW_AVX512 gw_u32 gw_avx512_fill_simple(gw_avx512_group *group, gw_avx512_batch *
     return gw_avx512_fill_inbound(group, batch, operation);
 }
 
-/* Takes the next packets from the batch and writes or checks their headers. Ends when sixteen
- * packets need encryption, decryption or authentication, or when the batch has no more packets. */
+/* Takes the next packets from the batch and writes or checks their headers. Ends with sixteen
+ * packets that need cryptography, or at the end of the batch. */
 GW_AVX512 void gw_avx512_fill(gw_avx512_group *group, gw_avx512_batch *batch,
                               gw_avx512_operation operation)
 {
@@ -184,8 +183,6 @@ GW_AVX512 void gw_avx512_fill(gw_avx512_group *group, gw_avx512_batch *batch,
     }
 }
 
-/* Completes a group of up to sixteen packets after encryption, decryption or authentication, and
- * sets their outcomes. */
 GW_AVX512 void gw_avx512_finish_group(gw_avx512_group *group, const gw_avx512_batch *batch,
                                       gw_avx512_operation operation)
 {
@@ -209,7 +206,6 @@ GW_AVX512 void gw_avx512_finish_group(gw_avx512_group *group, const gw_avx512_ba
     group->count = 0;
 }
 
-/* Processes a group of up to sixteen packets with GCM or GMAC. */
 GW_AVX512 void gw_avx512_ghash(gw_avx512_group *group, gw_avx512_batch *batch, gw_gcm_shape *shape,
                                gw_avx512_operation operation)
 {
@@ -225,8 +221,8 @@ GW_AVX512 void gw_avx512_ghash(gw_avx512_group *group, gw_avx512_batch *batch, g
     }
 }
 
-/* Encrypts or decrypts one group of sixteen packets, and hashes another group at the same time.
- * Either of the two groups may be empty. */
+/* Encrypts or decrypts one group of sixteen packets while it hashes another group. Either group may
+ * be empty. */
 GW_AVX512 void gw_avx512_run_groups(gw_avx512_group *to_cipher, gw_avx512_group *to_hash,
                                     gw_avx512_operation operation)
 {
@@ -253,10 +249,10 @@ GW_AVX512 void gw_avx512_run_groups(gw_avx512_group *to_cipher, gw_avx512_group 
 }
 
 /*
- * Processes a batch of packets in groups of sixteen. Groups with GCM or ChaCha20, and groups with
- * CBC and HMAC whose packets have the same length, are processed one after the other. All other
- * groups overlap. An outbound group is encrypted while the previous group is hashed. An inbound
- * group is hashed while the previous group is decrypted.
+ * Processes a batch of packets in groups of sixteen. Groups with GCM or ChaCha20 follow one after
+ * the other. So do groups with CBC and HMAC whose packets have the same length. All other groups
+ * overlap. An outbound group is encrypted while the previous group is hashed. An inbound group is
+ * hashed while the previous group is decrypted.
  */
 GW_AVX512 void gw_avx512_batch_run(gw_avx512_batch *batch, gw_avx512_operation operation)
 {

@@ -17,8 +17,8 @@
 #include "avx512_batch.h"
 #include "avx512_group.h"
 
-/* State of the HMAC of sixteen texts. `words` contains the text that is not hashed yet, which is up
- * to one hash block and two more words. */
+/* State of the HMAC of sixteen texts. `words` contains text that is not hashed yet: up to one hash
+ * block and two more words. */
 typedef struct gw_avx512_text {
     __m512i words[18];
     __m512i state[8];
@@ -60,8 +60,8 @@ GW_AVX512 void gw_avx512_text_begin(gw_avx512_text *text, const gw_avx512_group 
     text->words[1] = _mm512_load_si512(group->sequence[1]);
 }
 
-/* Appends a 16-byte block of each packet to the texts that are hashed. Block k becomes words 2 + 4k
- * to 5 + 4k of the texts. */
+/* Appends a 16-byte block of each packet to the texts. Block k becomes words 2 + 4k to 5 + 4k of
+ * the texts. */
 GW_AVX512 void gw_avx512_text_append(gw_avx512_text *text, const __m512i blocks[4], gw_u32 k)
 {
     __m512i swapped[4];
@@ -133,8 +133,8 @@ GW_AVX512 void gw_avx512_text_hash(gw_avx512_text *text, gw_u32 state_words)
     }
 }
 
-/* Hashes one block of each of sixteen packets. If `decrypting` is not 0, also decrypts the blocks
- * in `decrypting` at the same time. */
+/* Hashes one block of each of sixteen packets. If `decrypting` is not 0, also decrypts its blocks
+ * at the same time. */
 GW_AVX512 void gw_avx512_text_hash_and_decrypt(gw_avx512_text *text, gw_avx512_cipher *decrypting,
                                                gw_u32 state_words)
 {
@@ -147,8 +147,8 @@ GW_AVX512 void gw_avx512_text_hash_and_decrypt(gw_avx512_text *text, gw_avx512_c
     }
 }
 
-/* Clears the words from index `from` to index `to` - 1 of all texts. The loop is unrolled, because
- * memset is slower for a few words. */
+/* Clears the words from index `from` to index `to` - 1 of all texts. An unrolled loop is faster
+ * than memset for a few words. */
 GW_AVX512 void gw_avx512_text_clear(gw_avx512_text *text, gw_u32 from, gw_u32 to)
 {
     GW_AVX512_UNROLL
@@ -160,8 +160,8 @@ GW_AVX512 void gw_avx512_text_clear(gw_avx512_text *text, gw_u32 from, gw_u32 to
 }
 
 /* Hashes the last words_left words (2 to 14) of each text and then the outer block of HMAC (RFC
- * 2104). Stores the digests in text->state. If `decrypting` is not 0, also decrypts the blocks in
- * `decrypting` at the same time. */
+ * 2104). Stores the digests in text->state. If `decrypting` is not 0, also decrypts its blocks at
+ * the same time. */
 GW_AVX512 void gw_avx512_text_end(gw_avx512_text *text, const gw_avx512_group *group,
                                   gw_avx512_batch *batch, gw_u32 words_left,
                                   gw_avx512_cipher *decrypting, gw_u32 state_words)
@@ -195,7 +195,7 @@ GW_AVX512 void gw_avx512_text_end(gw_avx512_text *text, const gw_avx512_group *g
     gw_avx512_text_hash(text, state_words);
 }
 
-/* Converts the digests of sixteen packets to authentication tags in the byte order of the wire. */
+/* Converts the digests of sixteen packets to authentication tags in network byte order. */
 GW_AVX512 void gw_avx512_text_tags(const gw_avx512_text *text, __m128i tags[GW_AVX512_LANES])
 {
     __m512i blocks[4];
@@ -210,7 +210,7 @@ GW_AVX512 void gw_avx512_text_tags(const gw_avx512_text *text, __m128i tags[GW_A
     }
 }
 
-/* Encrypts the current blocks of sixteen packets with CBC, without hashing at the same time. */
+/* Encrypts the current blocks of sixteen packets with CBC, without hashing. */
 static __attribute__((noinline)) void gw_avx512_cbc_hmac_cipher(gw_avx512_cipher *cipher)
 {
     const gw_avx512_keys *keys = &cipher->keys;
@@ -233,17 +233,16 @@ static __attribute__((noinline)) void gw_avx512_cbc_hmac_cipher(gw_avx512_cipher
     }
 }
 
-/* Moves the two words after a hashed block to the start of the array, where the next block begins.
- */
+/* Moves the two words after a hashed block to the start of the array, where the next block
+ * begins. */
 GW_AVX512 void gw_avx512_text_shift(gw_avx512_text *text)
 {
     text->words[0] = text->words[16];
     text->words[1] = text->words[17];
 }
 
-/* Encrypts and authenticates a group of sixteen packets of the same length. Each step encrypts up
- * to four blocks of each packet and hashes the blocks of the previous step. The IV is the first
- * block to be hashed. */
+/* Encrypts and authenticates sixteen packets of the same length. Each step encrypts up to four
+ * blocks of each packet and hashes the blocks of the previous step. The hash starts with the IV. */
 static __attribute__((noinline)) void gw_avx512_cbc_hmac_encrypt(const gw_avx512_group *group,
                                                                  gw_avx512_batch *batch,
                                                                  gw_ipsec_suite suite,
@@ -306,9 +305,9 @@ static __attribute__((noinline)) void gw_avx512_cbc_hmac_encrypt(const gw_avx512
     }
 }
 
-/* Encrypts a packet again after its ICV turned out to be wrong, which is rare. The packet must stay
- * unchanged (RFC 4303, section 3.4.4.1). The function computes the encryption keys, because the SA
- * holds only the decryption keys. */
+/* Encrypts a packet again after its ICV turned out to be wrong. The packet must stay unchanged (RFC
+ * 4303, section 3.4.4.1). The function computes the encryption keys, because the SA holds only the
+ * decryption keys. */
 static __attribute__((noinline)) void gw_avx512_reencrypt(const gw_avx512_packet *packet,
                                                           gw_u32 rounds)
 {
@@ -335,9 +334,8 @@ static __attribute__((noinline)) void gw_avx512_reencrypt(const gw_avx512_packet
     }
 }
 
-/* Verifies and decrypts a group of sixteen packets of the same length. Each step hashes up to four
- * blocks of each packet and decrypts them at the same time. The IV is the first block to be hashed.
- */
+/* Verifies and decrypts sixteen packets of the same length. Each step hashes up to four blocks of
+ * each packet and decrypts them at the same time. The hash starts with the IV. */
 static __attribute__((noinline)) void gw_avx512_cbc_hmac_decrypt(const gw_avx512_group *group,
                                                                  gw_avx512_batch *batch,
                                                                  gw_ipsec_suite suite,
@@ -377,7 +375,7 @@ static __attribute__((noinline)) void gw_avx512_cbc_hmac_decrypt(const gw_avx512
         } else {
             gw_avx512_text_end(&text, group, batch, 2 + 4 * cipher.count, &cipher, state_words);
         }
-        /* The IV is not encrypted, so it stays unchanged in the packet. */
+        /* Decryption leaves the IV in the packet unchanged. */
         GW_AVX512_UNROLL
         for (gw_u32 j = 0; j < 4 && step == 0; j++) {
             cipher.blocks[0][j] = iv[j];

@@ -1,6 +1,6 @@
 /* ChaCha20-Poly1305 of sixteen packets at once (RFC 7634; RFC 8439, section 2.8). Each packet is a
- * SIMD lane. In each step, 64 bytes of the key stream are computed and combined with the data by
- * XOR. The four ciphertext blocks are then added to the Poly1305 sum. */
+ * SIMD lane. Each step encrypts or decrypts 64 bytes of each packet, and adds the four ciphertext
+ * blocks to the Poly1305 sum. */
 #ifndef GODWIT_IPSEC_AVX512_CHACHA_H
 #define GODWIT_IPSEC_AVX512_CHACHA_H
 
@@ -15,8 +15,8 @@ typedef struct gw_avx512_chacha {
 
 #define GW_AVX512_CHACHA_COUNTER 12u
 
-/* Starts ChaCha20 for sixteen packets: sets the keys, the nonces and the counter 0. A nonce
- * consists of the salt of the SA and the IV of the packet. */
+/* Starts ChaCha20 for sixteen packets with the counter 0. A nonce consists of the salt of the SA
+ * and the IV of the packet. */
 GW_AVX512 void gw_avx512_chacha_begin(gw_avx512_chacha *chacha, const gw_avx512_group *group)
 {
     static const gw_u32 constants[4] = {0x61707865u, 0x3320646eu, 0x79622d32u, 0x6b206574u};
@@ -24,7 +24,7 @@ GW_AVX512 void gw_avx512_chacha_begin(gw_avx512_chacha *chacha, const gw_avx512_
     __m512i ivs[4];
     gw_avx512_packet *const *packets = group->packets;
     gw_avx512_load_sa_line(line, &group->sas, 0);
-    /* Word 2 of an SA is its salt. It becomes word 13 of the ChaCha20 state. */
+    /* Word 2 of an SA is its salt, which becomes word 13 of the ChaCha20 state. */
     gw_avx512_words(&chacha->words[GW_AVX512_CHACHA_COUNTER - 1], line[0]);
     chacha->words[GW_AVX512_CHACHA_COUNTER] = _mm512_setzero_si512();
     gw_avx512_load_sa_line(line, &group->sas, offsetof(gw_ipsec_sa, keys) / GW_AVX512_ROW_BYTES);
@@ -80,7 +80,7 @@ static __attribute__((noinline)) void gw_avx512_chacha_block(gw_avx512_chacha *c
 }
 
 /* Computes the additional authenticated data of sixteen packets (RFC 7634, section 2.1). Returns
- * its length in bytes for each packet. */
+ * the length of this data for each packet, in bytes. */
 GW_AVX512 __m512i gw_avx512_chacha_front(__m512i words[4], const gw_avx512_group *group)
 {
     __mmask16 extended = 0;
@@ -184,7 +184,7 @@ gw_avx512_chacha_group(gw_avx512_group *group, gw_avx512_batch *batch, gw_u32 ou
             _mm_mask_cmpneq_epi32_mask(mask, _mm_maskz_loadu_epi32(mask, icv), tags[i]) == 0;
         if (!packet->authentic) {
             /* The ICV is wrong, so the packet must stay unchanged (RFC 4303, section 3.4.4.1). A
-             * second XOR with the key stream restores the packet. This case is rare. */
+             * second XOR with the key stream restores it. */
             gw_chacha20(sa->keys, gw_ipsec_chacha20_nonce(sa, packet->data - 8), 1, packet->data,
                         packet->data_bytes);
         }

@@ -24,15 +24,15 @@
 /* Maximum number of blocks per packet for which the GCM counter fits into one byte. */
 #define GW_GCM_BYTE_COUNTER_BLOCKS 255u
 /* Number of words in the round keys of AES-128. In an SA, the powers 5 to 8 of the hash key H
- * follow the round keys. */
+ * follow these round keys. */
 #define GW_GCM_KEY_WORDS_128 44u
 /* Operations of GCM on packets. */
 #define GW_GCM_ENCRYPT 0u
 #define GW_GCM_DECRYPT 1u
 #define GW_GCM_GMAC    2u /* in both directions */
 
-/* Values that depend only on the length of a packet and on whether its sequence number is extended.
- * Similar packets share these values. */
+/* Values that depend only on the length of a packet and the size of its sequence number. Similar
+ * packets share these values. */
 typedef struct gw_gcm_shape {
     __m512i counters;     /* counters of the first row, big-endian */
     __m512i lengths;      /* lengths in the last row, otherwise zeros */
@@ -83,8 +83,8 @@ GW_AVX512 gw_gcm_product gw_gcm_expand_add(gw_gcm_product sum, __m512i x, __m512
     return sum;
 }
 
-/* Reduces GHASH products as gw_ghash_reduce does, four at once. The middle part of a product is
- * added between the two steps of the reduction. */
+/* Reduces four GHASH products at once, as gw_ghash_reduce does. The middle part is added between
+ * the two steps of the reduction. */
 GW_AVX512 __m512i gw_gcm_reduce(gw_gcm_product product)
 {
     const __m512i polynomial = _mm512_set1_epi64((long long)0xc200000000000000ull);
@@ -95,8 +95,8 @@ GW_AVX512 __m512i gw_gcm_reduce(gw_gcm_product product)
                                      _mm512_clmulepi64_epi128(middle, polynomial, 0x00), 0x96);
 }
 
-/* Converts a mask of 32-bit words to a mask of bytes. The byte order is reversed, because GHASH
- * elements contain the bytes of a block in reverse order. */
+/* Converts a mask of 32-bit words to a mask of bytes in reverse order. GHASH elements contain the
+ * bytes of a block in reverse order. */
 GW_AVX512 __m512i gw_gcm_swapped_mask(__mmask16 words)
 {
     return gw_avx512_swap128(_mm512_maskz_set1_epi32(words, -1));
@@ -134,10 +134,9 @@ static __attribute__((noinline)) void gw_gcm_shape_of(gw_gcm_shape *shape, gw_u3
     shape->last_bytes = _mm512_movepi8_mask(gw_gcm_swapped_mask(shape->last));
 }
 
-/* Truth table with which the ternary logic instruction computes a ^ (b & c). */
+/* Truth table of a ^ (b & c) for the ternary logic instruction. */
 #define GW_GCM_XOR_SELECTED 0x78
 
-/* Loads a 16-byte block and copies it to all four positions of a register. */
 GW_AVX512 __m512i gw_gcm_broadcast(const void *block)
 {
     return _mm512_broadcast_i32x4(_mm_loadu_si128((const __m128i *)block));
@@ -161,8 +160,8 @@ GW_AVX512 __m512i gw_gcm_high(const gw_ipsec_sa *sa, gw_u32 rounds)
     return _mm512_shuffle_i64x2(powers, powers, 0x1b);
 }
 
-/* Starts GCM for a packet. Loads the round keys and the powers of the hash key H. Sets the first
- * counter blocks, each of which consists of salt, IV and counter (RFC 4106, section 4). */
+/* Starts GCM for a packet. Loads the round keys and the powers of the hash key H, and sets the
+ * first counter blocks from salt, IV and counter (RFC 4106, section 4). */
 GW_AVX512 void gw_gcm_begin(gw_gcm *gcm, const gw_gcm_shape *shape, const gw_ipsec_sa *sa,
                             const gw_u8 *data, gw_u32 rounds)
 {
@@ -186,7 +185,7 @@ GW_AVX512 void gw_gcm_begin(gw_gcm *gcm, const gw_gcm_shape *shape, const gw_ips
 }
 
 /* Encrypts the next four counter blocks with AES. last_key is the last round key XOR the data, so
- * the result is the encrypted or decrypted data. */
+ * the result is already the encrypted or decrypted data. */
 GW_AVX512 __m512i gw_gcm_stream(gw_gcm *gcm, __m512i last_key, gw_u32 rounds, gw_u32 many_blocks)
 {
     const __m512i now = gcm->counter;
@@ -213,8 +212,8 @@ GW_AVX512 __m512i gw_gcm_mask(const gw_gcm *gcm, const gw_gcm_shape *shape, gw_u
     return _mm512_and_si512(shape->front, gw_avx512_swap128(x));
 }
 
-/* Encrypts or decrypts the first 64 bytes of a packet. Stores in `mask` the encrypted first counter
- * block, which is later added to the tag. Returns the blocks to authenticate, with the bytes of
+/* Encrypts or decrypts the first 64 bytes of a packet. Stores the encrypted first counter block,
+ * which is later added to the tag, in `mask`. Returns the blocks to authenticate, with the bytes of
  * each block reversed. */
 GW_AVX512 __m512i gw_gcm_first(gw_gcm *gcm, const gw_gcm_shape *shape, gw_u8 *text,
                                const gw_u32 front[4], __m512i *mask, gw_u32 rounds, gw_u32 mode,
@@ -266,8 +265,7 @@ GW_AVX512 __m512i gw_gcm_last(gw_gcm *gcm, const gw_gcm_shape *shape, gw_u8 *tex
     return _mm512_mask_mov_epi8(shape->lengths, shape->last_bytes, gw_avx512_swap128(wire));
 }
 
-/* State of a packet after its encryption or decryption with GCM. The tag is computed from this
- * state. */
+/* State of a packet after its encryption or decryption with GCM, for computing the tag. */
 typedef struct gw_gcm_rest {
     __m512i sum;  /* sum of all rows but the last */
     __m512i last; /* the last row */
@@ -283,9 +281,9 @@ GW_AVX512 __m512i gw_gcm_add_two(const gw_gcm *gcm, __m512i sum, __m512i first, 
     return gw_gcm_reduce(gw_gcm_expand_add(product, sum, gcm->eighth));
 }
 
-/* Encrypts or decrypts a packet with GCM. `front` is the first block that is authenticated (RFC
- * 4106, section 5). `rows` is the number of 64-byte parts of the packet, which is a constant for
- * some callers. */
+/* Encrypts or decrypts a packet with GCM. `front` is the first authenticated block (RFC 4106,
+ * section 5). `rows` is the number of 64-byte parts of the packet, which is a constant for some
+ * callers. */
 GW_AVX512 gw_gcm_rest gw_gcm_packet(const gw_gcm_shape *shape, const gw_ipsec_sa *sa, gw_u8 *data,
                                     const gw_u32 front[4], gw_u32 rounds, gw_u32 mode,
                                     gw_u32 many_blocks, gw_u32 rows)
@@ -309,7 +307,7 @@ GW_AVX512 gw_gcm_rest gw_gcm_packet(const gw_gcm_shape *shape, const gw_ipsec_sa
         text += GW_GCM_ROW;
     }
     if (rows != 2 && text != last) {
-        /* 128 bytes are added to the GHASH sum while the next 128 bytes are encrypted. */
+        /* The loop encrypts 128 bytes while it adds the previous 128 bytes to the GHASH sum. */
         __m512i first = gw_gcm_whole(&gcm, text, rounds, mode, many_blocks);
         __m512i second = gw_gcm_whole(&gcm, text + GW_GCM_ROW, rounds, mode, many_blocks);
         for (text += 2 * GW_GCM_ROW; text != last; text += 2 * GW_GCM_ROW) {
@@ -336,8 +334,8 @@ GW_AVX512 gw_gcm_product gw_gcm_end(const gw_gcm_rest *rest, gw_u32 rounds)
     return product;
 }
 
-/* For each of the registers a, b, c and d, computes the XOR of its four blocks. Returns the four
- * results in one register. */
+/* Computes the XOR of the four blocks of each register. Returns the results for a, b, c and d in
+ * one register. */
 GW_AVX512 __m512i gw_gcm_gather(__m512i a, __m512i b, __m512i c, __m512i d)
 {
     const __m512i halves_ab =
@@ -350,7 +348,7 @@ GW_AVX512 __m512i gw_gcm_gather(__m512i a, __m512i b, __m512i c, __m512i d)
                             _mm512_shuffle_i64x2(halves_ab, halves_cd, 0xdd));
 }
 
-/* Returns the GCM tags of four packets, in the byte order of the wire. */
+/* Returns the GCM tags of four packets, in network byte order. */
 GW_AVX512 __m512i gw_gcm_tags(const gw_gcm_product products[4])
 {
     gw_gcm_product all;

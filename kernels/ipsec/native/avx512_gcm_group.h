@@ -56,20 +56,19 @@ static __attribute__((noinline)) gw_gcm_product gw_gmac_extended(const gw_avx512
     return product;
 }
 
-/* Encrypts or decrypts one packet with more than GW_GCM_BYTE_COUNTER_BLOCKS blocks. */
+/* Function that encrypts or decrypts a packet with more than GW_GCM_BYTE_COUNTER_BLOCKS blocks. */
 typedef gw_gcm_product gw_gcm_many_blocks(const gw_gcm_shape *, const gw_ipsec_sa *, gw_u8 *data,
                                           const gw_u32 front[4]);
 
-/* Returns a number that is the same for packets with equal lengths and with the same size of
- * sequence number. */
+/* Returns a number that is the same for packets with equal lengths and equally long sequence
+ * numbers. */
 GW_AVX512 gw_u32 gw_gcm_shape_id(const gw_avx512_group *group, gw_u32 i)
 {
     return group->data_bytes[i] << 1 | (group->extended >> i & 1u);
 }
 
-/* Encrypts or decrypts consecutive packets that have the same length and the same size of sequence
- * number. Starts with packet `from`, and returns the index after the last packet that it has
- * processed. */
+/* Encrypts or decrypts consecutive packets with equal lengths and equally long sequence numbers,
+ * from packet `from` on. Returns the index after the last of them. */
 GW_AVX512 gw_u32 gw_gcm_same_shape(gw_gcm_shape shape, const gw_avx512_group *group,
                                    const gw_gcm_fronts *fronts, gw_u32 from, gw_u32 end,
                                    gw_gcm_product *products, gw_u32 rounds, gw_u32 mode,
@@ -117,8 +116,8 @@ GW_AVX512 void gw_gcm_packets(gw_gcm_shape *shape, const gw_avx512_group *group,
     }
 }
 
-/* Returns a mask of the words that contain the ICVs of up to four packets, starting with packet
- * `first`. */
+/* Returns a mask of the words that contain the ICVs of up to four packets, from packet `first`
+ * on. */
 GW_AVX512 __mmask16 gw_gcm_icv_mask(const gw_avx512_group *group, gw_u32 first, gw_u32 count)
 {
     gw_u32 mask = 0;
@@ -165,7 +164,7 @@ GW_AVX512 __mmask16 gw_gcm_tags_wrong(const gw_avx512_group *group, gw_u32 first
 }
 
 /* Processes a group of up to sixteen packets with GCM or GMAC. Returns a mask of the packets with
- * wrong ICVs. `shape` holds values that are computed again only if the packet length changes. */
+ * wrong ICVs. `shape` is computed again only if the packet length changes. */
 GW_AVX512 gw_u32 gw_gcm_group(const gw_avx512_group *group, gw_avx512_batch *batch,
                               gw_gcm_shape *shape, gw_u32 rounds, gw_u32 mode, gw_u32 outbound,
                               gw_gcm_many_blocks *many_blocks)
@@ -196,7 +195,7 @@ GW_AVX512 gw_u32 gw_gcm_group(const gw_avx512_group *group, gw_avx512_batch *bat
     }
     if (mode == GW_GCM_DECRYPT && wrong != 0) {
         /* Packets with a wrong ICV must stay unchanged (RFC 4303, section 3.4.4.1). A second
-         * decryption restores these packets. This case is rare. */
+         * decryption restores them. */
         for (gw_u32 i = 0; i < group->count; i++) {
             if ((wrong >> i & 1u) != 0) {
                 gw_gcm_packets(shape, group, &fronts, i, 1, products, rounds, mode, many_blocks);
@@ -232,8 +231,8 @@ GW_GCM_FUNCTIONS(14, 256)
 
 typedef gw_u32 gw_gcm_function(const gw_avx512_group *, gw_avx512_batch *, gw_gcm_shape *);
 
-/* Processes a group of up to sixteen packets with the function for the suite and direction of the
- * packets. Returns a mask of the packets with wrong ICVs. */
+/* Processes a group of up to sixteen packets with the function for their suite and direction.
+ * Returns a mask of the packets with wrong ICVs. */
 GW_AVX512 gw_u32 gw_gcm_run_group(const gw_avx512_group *group, gw_avx512_batch *batch,
                                   gw_gcm_shape *shape, gw_ipsec_suite suite, gw_u32 outbound)
 {

@@ -6,11 +6,11 @@
 #include "avx512_run.h"
 
 /*
- * A group of up to sixteen packets that are processed together. With fewer packets, the unused SIMD
- * lanes repeat the last packet.
+ * A group of up to sixteen packets that are processed together. Unused SIMD lanes repeat the last
+ * packet.
  *
- * The array `slots` contains the state of each packet. If all packets are simple (simple.h),
- * `slots` may be incomplete, because the other arrays suffice.
+ * The array `slots` contains the state of each packet. It may be incomplete if all packets are
+ * simple IPv4 packets in a tunnel, because the other arrays then suffice.
  */
 typedef struct gw_avx512_group {
     gw_avx512_packet slots[GW_AVX512_LANES];
@@ -35,8 +35,8 @@ typedef struct gw_avx512_group {
     gw_u32 ecn[GW_AVX512_LANES] __attribute__((aligned(64)));         /* ECN of the outer header */
 } gw_avx512_group;
 
-/* Sets the pointers to the packets, SAs and data of a group, after the state of each packet in
- * `slots` is filled. The group must contain at least one packet. */
+/* Sets the pointers to the packets, SAs and data of a group from the packet states in `slots`. The
+ * group must contain at least one packet. */
 GW_AVX512 void gw_avx512_group_link(gw_avx512_group *group)
 {
     for (gw_u32 i = 0; i < GW_AVX512_LANES; i++) {
@@ -71,15 +71,14 @@ GW_AVX512 gw_u32 gw_avx512_mode(gw_ipsec_suite suite, gw_u32 outbound)
     return suite.cipher == GW_IPSEC_CIPHER_CTR ? GW_AVX512_CTR : GW_AVX512_NONE;
 }
 
-/* Returns the number of words in the state of the suite's hash (SHA-1 or SHA-256), or 0 if the
- * suite has no hash. */
+/* Returns the number of state words of the suite's hash (SHA-1 or SHA-256), or 0 without a hash. */
 GW_AVX512 gw_u32 gw_avx512_state_words(gw_ipsec_suite suite)
 {
     return suite.auth == GW_IPSEC_AUTH_SHA1 ? 5 : (suite.auth == GW_IPSEC_AUTH_SHA256 ? 8 : 0);
 }
 
-/* Sets the byte range of each of sixteen packets. The range covers the data and front_bytes bytes
- * before it. For a packet that is not authentic, the range is empty. */
+/* Sets the byte range of each of sixteen packets: its data and front_bytes bytes before the data.
+ * For a packet that is not authentic, the range is empty. */
 GW_AVX512 void gw_avx512_group_lanes(gw_avx512_lanes *lanes, const gw_avx512_group *group,
                                      gw_u32 front_bytes)
 {
@@ -95,8 +94,8 @@ GW_AVX512 void gw_avx512_group_lanes(gw_avx512_lanes *lanes, const gw_avx512_gro
     }
 }
 
-/* Prepares the encryption or decryption of a group of sixteen packets. For outbound packets with
- * CBC, the data starts with a nonce. The IV is the encryption of this nonce. */
+/* Prepares the encryption or decryption of sixteen packets. For outbound CBC packets, the data
+ * starts with a nonce, whose encryption is the IV. */
 static __attribute__((noinline)) void gw_avx512_group_cipher(gw_avx512_cipher *cipher,
                                                              const gw_avx512_group *group,
                                                              gw_ipsec_suite suite, gw_u32 mode)
@@ -148,7 +147,6 @@ GW_AVX512 void gw_avx512_apply_tags(const gw_ipsec_tag tags[GW_AVX512_LANES],
     }
 }
 
-/* Returns a mask that selects the words of an ICV of icv_bytes bytes. */
 GW_AVX512 __mmask8 gw_avx512_icv_mask(gw_u32 icv_bytes)
 {
     return (__mmask8)((1u << (icv_bytes / 4)) - 1);

@@ -1,13 +1,13 @@
-/* HMAC of sixteen packets at once (RFC 2104). An SA holds the hash states after the key blocks, so
- * the computation starts with these states. Each SIMD lane first hashes the complete blocks of its
- * text, then the padded end, and then the outer block. Lanes with short texts finish early. */
+/* HMAC of sixteen packets at once (RFC 2104). The computation starts with the hash states after the
+ * key blocks, which an SA holds. Each SIMD lane first hashes the complete blocks of its text, then
+ * the padded end, and then the outer block. Lanes with short texts finish early. */
 #ifndef GODWIT_IPSEC_AVX512_HMAC_H
 #define GODWIT_IPSEC_AVX512_HMAC_H
 
 #include "avx512_sha.h"
 
-/* Padded end of an HMAC text (FIPS 180-4, section 5.1.1). It consists of the last bytes of the
- * text, the byte 0x80, and zeros. The length is added later. */
+/* Padded end of an HMAC text (FIPS 180-4, section 5.1.1): the last bytes of the text, the byte
+ * 0x80, and zeros. The length is added later. */
 typedef struct gw_avx512_end {
     gw_u8 bytes[2 * GW_AVX512_ROW_BYTES] __attribute__((aligned(64)));
 } gw_avx512_end;
@@ -30,8 +30,8 @@ GW_AVX512 void gw_avx512_end_of(gw_avx512_end *end, const gw_u8 *last, gw_u32 by
     }
 }
 
-/* Loads 64 bytes from each of sixteen addresses and converts them to big-endian words. Each of the
- * sixteen resulting registers contains one word of each packet. */
+/* Loads 64 bytes from each of sixteen addresses and converts them to big-endian words. Each
+ * resulting register contains one word of each packet. */
 GW_AVX512 void gw_avx512_rows_to_words(__m512i *w, const gw_u8 *const *rows)
 {
     __m512i blocks[4][4];
@@ -76,8 +76,8 @@ GW_AVX512 void gw_avx512_hash_lane(gw_avx512_hash *hash, gw_u32 i, gw_u8 *text, 
                      bytes % GW_AVX512_ROW_BYTES, suffix, suffix_bytes);
 }
 
-/* Starts the HMAC computation of sixteen packets, after all their texts are set. state_words is 5
- * for SHA-1 and 8 for SHA-256. */
+/* Starts the HMAC computation of sixteen packets after all texts are set. state_words is 5 for
+ * SHA-1 and 8 for SHA-256. */
 GW_AVX512 void gw_avx512_hash_begin(gw_avx512_hash *hash, const gw_avx512_sas *sas,
                                     gw_u32 state_words)
 {
@@ -118,8 +118,7 @@ GW_AVX512 __mmask16 gw_avx512_hash_words(gw_avx512_hash *hash, __m512i *w, gw_u3
     const gw_u8 *rows[GW_AVX512_LANES];
     GW_AVX512_UNROLL
     for (gw_u32 i = 0; i < GW_AVX512_LANES; i++) {
-        /* A SIMD lane whose text has ended hashes the end of its text again. The result is ignored.
-         */
+        /* A SIMD lane whose text has ended hashes the end again, and the result is ignored. */
         const gw_u8 *end = hash->ends[i].bytes + (step == hash->whole[i] ? 0 : GW_AVX512_ROW_BYTES);
         const gw_u8 *row = hash->lanes.at[i] + GW_AVX512_ROW_BYTES * step;
         rows[i] = step < hash->whole[i] ? row : end;
@@ -141,7 +140,7 @@ GW_AVX512 void gw_avx512_hash_part(__m512i *v, __m512i *w, gw_u32 part, gw_u32 s
     }
 }
 
-/* Adds the result of a hash block to the hash states of those texts that contain the block. */
+/* Adds the result of a hash block to the hash states of the selected texts. */
 GW_AVX512 void gw_avx512_hash_add(gw_avx512_hash *hash, const __m512i *v, __mmask16 active,
                                   gw_u32 state_words)
 {
@@ -156,7 +155,7 @@ GW_AVX512 void gw_avx512_hash_add(gw_avx512_hash *hash, const __m512i *v, __mmas
 /* Stores the first four words of each packet's digest as its authentication tag. */
 GW_AVX512 void gw_avx512_hash_tags(const gw_avx512_hash *hash, gw_ipsec_tag tags[GW_AVX512_LANES])
 {
-    /* gw_avx512_words is its own inverse. This call transposes words to blocks. */
+    /* gw_avx512_words is its own inverse, so this call transposes words to blocks. */
     __m512i blocks[4];
     gw_avx512_words(blocks, hash->state);
     gw_avx512_store_tags(blocks, tags);

@@ -1,5 +1,5 @@
-/* Loads the next sixteen packets of a batch. The descriptors and parameters are loaded into
- * registers, and the addresses of the frames and SAs are computed. */
+/* Loads the next sixteen packets of a batch: their descriptors and parameters, and the addresses of
+ * their frames and SAs. */
 #ifndef GODWIT_IPSEC_AVX512_NEXT_H
 #define GODWIT_IPSEC_AVX512_NEXT_H
 
@@ -13,8 +13,8 @@ typedef struct gw_avx512_inputs {
     __m512i parameter[2]; /* lower and upper half */
 } gw_avx512_inputs;
 
-/* Returns one of the four words of each of sixteen packet descriptors, which are in four registers.
- * `first` holds the positions of this word in two registers. */
+/* Returns one word of each of sixteen packet descriptors, which occupy four registers. `first`
+ * holds the positions of this word in two registers. */
 GW_AVX512 __m512i gw_avx512_every_fourth(const __m512i rows[4], __m512i first)
 {
     const __m512i low = _mm512_permutex2var_epi32(rows[0], first, rows[1]);
@@ -22,8 +22,7 @@ GW_AVX512 __m512i gw_avx512_every_fourth(const __m512i rows[4], __m512i first)
     return _mm512_inserti64x4(low, _mm512_castsi512_si256(high), 1);
 }
 
-/* Loads the descriptors and parameters of sixteen consecutive packets, starting with packet
- * `first`. */
+/* Loads the descriptors and parameters of sixteen consecutive packets, from packet `first` on. */
 GW_AVX512 gw_avx512_inputs gw_avx512_inputs_consecutive(const gw_bin_call *call, gw_u32 first)
 {
     const gw_descriptor *descriptors = call->descriptors + first;
@@ -71,8 +70,8 @@ GW_AVX512 __m512i gw_avx512_lane_indices(void)
     return _mm512_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15);
 }
 
-/* Stores sixteen addresses, each of which is `base` plus an offset. `low` and `high` contain the
- * first eight and the last eight offsets. */
+/* Stores sixteen addresses, each of which is `base` plus an offset. `low` and `high` hold the first
+ * eight and the last eight offsets. */
 GW_AVX512 void gw_avx512_addresses(void *to, const void *base, __m512i low, __m512i high)
 {
     const __m512i all = _mm512_set1_epi64((long long)(gw_u64)base);
@@ -80,7 +79,8 @@ GW_AVX512 void gw_avx512_addresses(void *to, const void *base, __m512i low, __m5
     _mm512_store_si512((gw_u8 *)to + sizeof(__m512i), _mm512_add_epi64(all, high));
 }
 
-/* Extends the first eight (half 0) or the last eight (half 1) of sixteen words to 64 bits. */
+/* Extends half of sixteen 32-bit words to 64 bits: the first eight (half 0) or the last eight (half
+ * 1). */
 GW_AVX512 __m512i gw_avx512_to_u64(__m512i words, gw_u32 half)
 {
     return _mm512_cvtepu32_epi64(half == 0 ? _mm512_castsi512_si256(words)
@@ -89,8 +89,8 @@ GW_AVX512 __m512i gw_avx512_to_u64(__m512i words, gw_u32 half)
 
 GW_STATIC_ASSERT(sizeof(gw_ipsec_sa) == (1 << 8) + (1 << 7), avx512_sa_size);
 
-/* Loads the next packets of a batch, at most sixteen. Sets upcoming.count to 0 if no packet is
- * left, or if a packet has an invalid SA index. */
+/* Loads the next packets of a batch, at most sixteen. Sets upcoming.count to 0 at the end of the
+ * batch, or if a packet has an invalid SA index. */
 GW_AVX512 void gw_avx512_load_upcoming(gw_avx512_batch *batch)
 {
     const gw_bin_call *call = batch->call;

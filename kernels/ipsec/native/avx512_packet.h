@@ -25,14 +25,14 @@ typedef struct gw_avx512_packet {
 } gw_avx512_packet;
 GW_STATIC_ASSERT(sizeof(gw_avx512_packet) == 64, avx512_packet_size);
 
-/* Suite and direction of the packets in a batch, which are constants in inlined loops. */
+/* Suite and direction of the packets in a batch. Inlined loops treat them as constants. */
 typedef struct gw_avx512_operation {
     gw_ipsec_suite suite;
     gw_u32 outbound;
 } gw_avx512_operation;
 
-/* Writes the IV of an outbound packet. For CBC, writes a nonce, which is later encrypted to give
- * the IV (gw_ipsec_cbc_iv). */
+/* Writes the IV of an outbound packet. For CBC, writes a nonce, whose encryption is the IV
+ * (gw_ipsec_cbc_iv). */
 GW_AVX512 void gw_avx512_iv(gw_u8 *iv, gw_ipsec_suite suite, const gw_ipsec_sa *sa, gw_u64 sequence)
 {
     if (suite.cipher == GW_IPSEC_CIPHER_CBC) {
@@ -43,8 +43,8 @@ GW_AVX512 void gw_avx512_iv(gw_u8 *iv, gw_ipsec_suite suite, const gw_ipsec_sa *
     }
 }
 
-/* ESP trailer of an IPv4 packet in a tunnel (gw_ipsec_pad). It consists of up to 15 bytes of
- * padding, the pad length, and the next header. */
+/* ESP trailer of an IPv4 packet in a tunnel (gw_ipsec_pad): up to 15 bytes of padding, the pad
+ * length, and the next header. */
 typedef struct gw_avx512_padding {
     __m256i all;
     __mmask32 mask;
@@ -161,7 +161,6 @@ GW_AVX512 gw_u32 gw_avx512_begin(gw_avx512_packet *packet, const gw_lane *lane,
     return more;
 }
 
-/* Completes one packet after encryption, decryption or authentication, and sets its outcome. */
 GW_AVX512 void gw_avx512_finish(gw_avx512_packet *packet, const gw_lane *lane,
                                 gw_avx512_operation operation, gw_descriptor *descriptor_out,
                                 gw_outcome *outcome_out)

@@ -26,8 +26,8 @@ GW_AVX512 void gw_avx512_poly_limbs(__m512i limbs[5], const __m512i words[4], gw
     limbs[4] = _mm512_or_si512(_mm512_srli_epi32(words[3], 8), _mm512_set1_epi32((int)(top << 24)));
 }
 
-/* Starts the Poly1305 sums of sixteen texts. The number r of each text consists of the first four
- * words of the one-time key, in which some bits are cleared (RFC 8439, section 2.5). */
+/* Starts the Poly1305 sums of sixteen texts. The number r is the first half of the one-time key, in
+ * which some bits are cleared (RFC 8439, section 2.5). */
 GW_AVX512 void gw_avx512_poly_begin(gw_avx512_poly *poly, const __m512i one_time_key[4])
 {
     static const gw_u32 clamp[4] = {0x0fffffffu, 0x0ffffffcu, 0x0ffffffcu, 0x0ffffffcu};
@@ -102,8 +102,8 @@ static __attribute__((noinline)) void gw_avx512_poly_take(gw_avx512_poly *poly,
     }
 }
 
-/* Computes the Poly1305 tags of sixteen texts, in the byte order of the wire. `last` contains the
- * last four of the eight words of each one-time key. */
+/* Computes the Poly1305 tags of sixteen texts, in network byte order. `last` contains the second
+ * half of each one-time key. */
 GW_AVX512 void gw_avx512_poly_tags(const gw_avx512_poly *poly, const __m512i last[4],
                                    __m128i tags[GW_AVX512_LANES])
 {

@@ -5,9 +5,8 @@
 #include "avx512_aes.h"
 #include "avx512_hmac.h"
 
-/* Encrypts or decrypts one group of sixteen packets while it hashes another group. The cipher and
- * the hash both have long dependency chains. Their instructions are interleaved, to hide this
- * latency. */
+/* Encrypts or decrypts one group of sixteen packets while it hashes another group. The instructions
+ * of cipher and hash are interleaved to hide their latency. */
 GW_AVX512 void gw_avx512_run(gw_avx512_hash *hash, gw_avx512_cipher *cipher, gw_u32 state_words,
                              gw_u32 mode)
 {
@@ -47,8 +46,7 @@ GW_AVX512 void gw_avx512_run(gw_avx512_hash *hash, gw_avx512_cipher *cipher, gw_
     }
 }
 
-/* Defines a function for one combination of hash and cipher in suite.h. For suites without a hash,
- * hash->steps is 0. */
+/* Defines a function for one combination of hash and cipher. Without a hash, hash->steps is 0. */
 #define GW_AVX512_RUN(name, state_words, mode)                                                     \
     static __attribute__((noinline)) void gw_avx512_run_##name(gw_avx512_hash *hash,               \
                                                                gw_avx512_cipher *cipher)           \

@@ -5,16 +5,16 @@
 
 #include "avx512.h"
 
-/* Truth tables with which the ternary logic instruction computes Ch, Parity and Maj (FIPS 180-4,
- * section 4.1). */
+/* Truth tables of Ch, Parity and Maj for the ternary logic instruction (FIPS 180-4, section
+ * 4.1). */
 #define GW_AVX512_CH     0xca
 #define GW_AVX512_PARITY 0x96
 #define GW_AVX512_MAJ    0xe8
 
 #define GW_AVX512_LOGIC(table, a, b, c) _mm512_ternarylogic_epi32(a, b, c, table)
 
-/* Performs one of the 80 rounds of SHA-1. The caller permutes the five variables between rounds, so
- * that no values move. The result of the previous round is added last, so that the other additions
+/* Performs one of the 80 rounds of SHA-1. The caller permutes the variables between rounds instead
+ * of moving values. The result of the previous round is added last, because the other additions
  * need not wait for it. */
 #define GW_AVX512_SHA1_ROUND(table, k, a, b, c, d, e, word)                                        \
     e = _mm512_add_epi32(e, _mm512_add_epi32(word, k));                                            \
@@ -43,7 +43,7 @@
     GW_AVX512_SHA1_ROUND(table, k, c, d, e, a, b, source(w, (t) + 3));                             \
     GW_AVX512_SHA1_ROUND(table, k, b, c, d, e, a, source(w, (t) + 4))
 
-/* Computes one sixteenth of a SHA-1 block, which is five rounds on the variables v. */
+/* Computes one sixteenth of a SHA-1 block: five rounds on the variables v. */
 GW_AVX512 void gw_avx512_sha1_part(__m512i *v, __m512i *w, gw_u32 part)
 {
     const gw_u32 t = 5 * part;
@@ -116,8 +116,8 @@ GW_AVX512 __m512i gw_avx512_sha256_word(const __m512i *w, gw_u32 t)
                             _mm512_add_epi32(w[(t + 9) & 15], small1));
 }
 
-/* Performs one of the 64 rounds of SHA-256. The caller permutes the eight variables between rounds,
- * so that no values move. */
+/* Performs one of the 64 rounds of SHA-256. The caller permutes the variables between rounds
+ * instead of moving values. */
 #define GW_AVX512_SHA256_ROUND(a, b, c, d, e, f, g, h, t)                                          \
     h = _mm512_add_epi32(                                                                          \
         h, _mm512_add_epi32(w[(t)&15], _mm512_set1_epi32((int)gw_avx512_sha256_k[t])));            \
@@ -132,7 +132,7 @@ GW_AVX512 __m512i gw_avx512_sha256_word(const __m512i *w, gw_u32 t)
     h = _mm512_add_epi32(h, gw_avx512_sha256_sum0(a));                                             \
     GW_AVX512_IN_ORDER(h)
 
-/* Computes one sixteenth of a SHA-256 block, which is four rounds on the variables v. */
+/* Computes one sixteenth of a SHA-256 block: four rounds on the variables v. */
 GW_AVX512 void gw_avx512_sha256_part(__m512i *v, __m512i *w, gw_u32 part)
 {
     const gw_u32 t = 4 * part;
@@ -154,8 +154,8 @@ GW_AVX512 void gw_avx512_sha256_part(__m512i *v, __m512i *w, gw_u32 part)
     GW_AVX512_SHA256_ROUND(h, a, b, c, d, e, f, g, t + 1);
     GW_AVX512_SHA256_ROUND(g, h, a, b, c, d, e, f, t + 2);
     GW_AVX512_SHA256_ROUND(f, g, h, a, b, c, d, e, t + 3);
-    /* Values stay in their variables, so four rounds exchange the roles of the first and the last
-     * four variables. */
+    /* Rounds do not move values between variables. After four rounds, the first and the last four
+     * variables have exchanged their roles. */
     v[0] = e;
     v[1] = f;
     v[2] = g;

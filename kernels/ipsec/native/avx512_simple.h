@@ -12,8 +12,8 @@
 #include "avx512_cbc_hmac.h"
 #include "avx512_words.h"
 
-/* Number of bytes before a frame that are loaded together with the frame. These bytes align the
- * words after the L2 header in the registers. */
+/* Number of bytes before a frame that are loaded with the frame. They align the words after the L2
+ * header in the registers. */
 #define GW_AVX512_LEAD 2u
 
 /* Mask that selects all sixteen SIMD lanes. */
@@ -105,8 +105,8 @@ GW_AVX512 __m128i gw_avx512_quarter(__m512i value, gw_u32 lane)
     }
 }
 
-/* Writes the new headers of sixteen packets. `row_blocks` is the number of 16-byte blocks for each
- * packet (3 or 4). The first two bytes of the first block precede the frame and are not written. */
+/* Writes the new headers of sixteen packets, each of which has `row_blocks` blocks of 16 bytes (3
+ * or 4). The first two bytes precede the frame and are not written. */
 GW_AVX512 void gw_avx512_simple_write(const gw_avx512_simple *simple, __m512i blocks[4][4],
                                       gw_u32 row_blocks, gw_u32 added)
 {
@@ -146,20 +146,18 @@ GW_AVX512 void gw_avx512_store_words(gw_u32 *words, gw_words_16 value)
     _mm512_store_si512(words, (__m512i)value);
 }
 
-/* Returns whether all words of a register have the same value. */
 GW_AVX512 gw_u32 gw_avx512_all_equal(__m512i numbers)
 {
     const __m512i first = _mm512_broadcastd_epi32(_mm512_castsi512_si128(numbers));
     return _mm512_cmpeq_epu32_mask(numbers, first) == 0xffff;
 }
 
-/* Returns the common value of all words of a register, or 0 if the words differ. */
+/* Returns the value of all words of a register, or 0 if the words differ. */
 GW_AVX512 gw_u32 gw_avx512_common_value(__m512i numbers)
 {
     return gw_avx512_all_equal(numbers) ? (gw_u32)_mm512_cvtsi512_si32(numbers) : 0;
 }
 
-/* Sets the results that are the same for inbound and outbound packets. */
 GW_AVX512 void gw_avx512_simple_results(gw_avx512_simple *simple, const gw_ipsec_sa_words_16 *sa,
                                         gw_words_16 cipher_bytes, gw_words_16 icv_bytes)
 {
@@ -172,8 +170,8 @@ GW_AVX512 void gw_avx512_simple_results(gw_avx512_simple *simple, const gw_ipsec
         (extended == 0 || extended == GW_AVX512_ALL) && gw_avx512_all_equal((__m512i)cipher_bytes);
 }
 
-/* Checks sixteen outbound packets. If all of them are simple (IPv4 in a tunnel, see ../simple.h),
- * writes their headers and stores the results. Otherwise, returns 0 and changes nothing. */
+/* Checks sixteen outbound packets, writes their headers and stores the results. Returns 0 and
+ * changes nothing unless all of them are simple IPv4 packets in a tunnel (../simple.h). */
 static __attribute__((noinline)) gw_u32
 gw_avx512_simple_encapsulate(gw_avx512_simple *simple, gw_u32 variant, gw_ipsec_suite suite)
 {
@@ -200,8 +198,8 @@ gw_avx512_simple_encapsulate(gw_avx512_simple *simple, gw_u32 variant, gw_ipsec_
         return 0;
     }
 
-    /* The words after the new headers are the first words of the inner packet. They are written
-     * again unchanged. */
+    /* The first words of the inner packet follow the new headers. They are written again
+     * unchanged. */
     gw_words_16 words[12];
     __m512i numbers[12];
     const gw_u32 count = added / 4;

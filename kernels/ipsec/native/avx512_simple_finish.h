@@ -13,8 +13,7 @@
 /* Offset of the protocol field in an IPv4 header. */
 #define GW_AVX512_NEXT_HEADER_AT 9u
 
-/* Writes the descriptors and outcomes of sixteen consecutive packets, starting with packet `first`.
- */
+/* Writes the descriptors and outcomes of sixteen consecutive packets, from packet `first` on. */
 GW_AVX512 void gw_avx512_simple_store_results_consecutive(const gw_bin_call *call, gw_u32 first,
                                                           __m512i head_length, __m512i spi,
                                                           gw_u8 verdict)
@@ -40,7 +39,7 @@ GW_AVX512 void gw_avx512_simple_store_results_consecutive(const gw_bin_call *cal
 }
 
 /* Writes the descriptors and outcomes of the packets that the mask `lanes` selects. head_length
- * contains the new second words of the descriptors. */
+ * holds the second word of each new descriptor. */
 GW_AVX512 void gw_avx512_simple_store_results(const gw_avx512_batch *batch,
                                               const gw_u32 indices[GW_AVX512_LANES],
                                               __m512i head_length, __m512i spi, gw_u32 lanes,
@@ -65,8 +64,8 @@ GW_AVX512 void gw_avx512_simple_store_results(const gw_avx512_batch *batch,
     }
 }
 
-/* Fills the state of each packet in `slots` for a group of simple packets, whose headers
- * gw_avx512_simple_decapsulate_begin has checked. */
+/* Fills the packet states in `slots` for a group of simple IPv4 packets in a tunnel. Their headers
+ * are already checked. */
 GW_AVX512 void gw_avx512_fill_slots(gw_avx512_group *group, const gw_avx512_batch *batch,
                                     gw_ipsec_suite suite)
 {
@@ -89,8 +88,8 @@ GW_AVX512 void gw_avx512_fill_slots(gw_avx512_group *group, const gw_avx512_batc
     group->slots_filled = 1;
 }
 
-/* Returns a mask that excludes packets whose ICV is known to be wrong. If the states in `slots` are
- * not filled, the mask contains all packets. */
+/* Returns a mask without the packets whose ICV is known to be wrong. Before the states in `slots`
+ * are filled, the mask contains all packets. */
 GW_AVX512 gw_u32 gw_avx512_authentic(const gw_avx512_group *group)
 {
     gw_u32 wrong = 0;
@@ -100,8 +99,7 @@ GW_AVX512 gw_u32 gw_avx512_authentic(const gw_avx512_group *group)
     return gw_avx512_first_lanes(group->count) & ~wrong;
 }
 
-/* Loads one 16-byte block from each of sixteen addresses. The offset `from` is added to each
- * address. */
+/* Loads one 16-byte block from each of sixteen addresses, plus the offset `from`. */
 GW_AVX512 void gw_avx512_blocks_at(__m512i blocks[4], gw_u8 *const *at, long long from)
 {
     GW_AVX512_UNROLL
@@ -112,8 +110,7 @@ GW_AVX512 void gw_avx512_blocks_at(__m512i blocks[4], gw_u8 *const *at, long lon
 }
 
 /* Returns a mask of the packets whose padding consists of up to 15 bytes 1, 2, 3 and so on. `tails`
- * holds the last 16 bytes of each packet's data, which contain all padding except the first byte of
- * a padding of 15 bytes. */
+ * holds the last 16 bytes of each packet's data, with all padding except the first of 15 bytes. */
 GW_AVX512 gw_u32 gw_avx512_paddings_valid(const __m512i tails[4], gw_u8 *const *ends,
                                           gw_words_16 pad_bytes)
 {
@@ -161,8 +158,7 @@ GW_AVX512 gw_u32 gw_avx512_accepts(const gw_u8 *packet, gw_u32 total_bytes, cons
     return gw_avx512_matches_sa(packet, total_bytes, sa, call);
 }
 
-/* Moves the L2 header of a packet by `removed` bytes, so that it directly precedes the inner
- * packet. */
+/* Moves the L2 header of a packet by `removed` bytes, to the start of the inner packet. */
 GW_AVX512 void gw_avx512_move_l2(gw_u8 *data, gw_u32 removed)
 {
     const __m128i l2 =
@@ -170,9 +166,9 @@ GW_AVX512 void gw_avx512_move_l2(gw_u8 *data, gw_u32 removed)
     _mm_mask_storeu_epi8(data - 16, (__mmask16)(0xffff << GW_AVX512_LEAD), l2);
 }
 
-/* Decapsulates those packets of a group that are simple (IPv4 in a tunnel) and match the selectors
- * of their SAs. Returns a mask of these packets. All other packets stay unchanged for slower code,
- * which processes or drops them. */
+/* Decapsulates those packets of a group that are simple IPv4 packets in a tunnel and match the
+ * selectors of their SAs. Returns a mask of these packets. Slower code processes or drops all other
+ * packets. */
 static __attribute__((noinline)) gw_u32
 gw_avx512_simple_decapsulate_end(const gw_avx512_group *group, const gw_avx512_batch *batch,
                                  gw_ipsec_suite suite)

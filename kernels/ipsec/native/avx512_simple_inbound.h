@@ -11,8 +11,8 @@
 
 #include "avx512_simple.h"
 
-/* Loads four more header words of each of sixteen packets: the outer destination address, the SPI,
- * the sequence number and the next word. */
+/* Loads four more header words of each of sixteen packets: destination address, SPI, sequence
+ * number and the next word. */
 GW_AVX512 void gw_avx512_simple_read_esp(const gw_avx512_simple *simple, __m512i words[4])
 {
     const gw_u32 at = 32 - GW_AVX512_LEAD;
@@ -37,8 +37,8 @@ GW_AVX512 gw_u32 gw_avx512_selector_accepts_any(const gw_bin_call *call, gw_u32 
 }
 
 /* Returns whether the SAs of sixteen packets accept any inner packet. `words` contains words 12 to
- * 15 of each gw_ipsec_sa. The result is 1 only if all SAs have the same first selector, which is
- * the usual case. */
+ * 15 of each gw_ipsec_sa. The result is 1 only in the usual case that all SAs have the same first
+ * selector. */
 GW_AVX512 gw_u32 gw_avx512_sas_accept_any(const __m512i words[4], const gw_bin_call *call)
 {
     return gw_avx512_all_equal(words[1]) && GW_HAS((gw_words_16)words[2], ~0u) == GW_AVX512_ALL &&
@@ -46,8 +46,8 @@ GW_AVX512 gw_u32 gw_avx512_sas_accept_any(const __m512i words[4], const gw_bin_c
 }
 
 /* Checks the headers of sixteen inbound packets without changing the packets. Returns whether all
- * of them are simple (IPv4 in a tunnel, see ../simple.h). Sets the length of the encrypted data of
- * each packet. */
+ * of them are simple IPv4 packets in a tunnel (../simple.h). Sets the length of the encrypted data
+ * of each packet. */
 static __attribute__((noinline)) gw_u32 gw_avx512_simple_decapsulate_begin(gw_avx512_simple *simple,
                                                                            const gw_bin_call *call,
                                                                            gw_ipsec_suite suite)

@@ -1,5 +1,5 @@
-/* Compiles the code for ESP headers (fields.h and simple.h) for sixteen packets at once. Other
- * versions of ipsec compile the same files for one packet. */
+/* Compiles fields.h and simple.h, the code for ESP headers, for sixteen packets at once. Other
+ * kernels compile the same files for one packet. */
 #ifndef GODWIT_IPSEC_AVX512_WORDS_H
 #define GODWIT_IPSEC_AVX512_WORDS_H
 

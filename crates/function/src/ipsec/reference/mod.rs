@@ -1,7 +1,8 @@
 //! Reference implementation of the `ipsec` kernel. It is written directly from the standards, with
-//! the ciphers and hashes of RustCrypto. It shares no code with the kernel, and only the selectors
-//! with the CPU part of `ipsec`. It is simple and slow, because it takes each packet apart and
-//! builds a new one.
+//! the ciphers and hashes of RustCrypto.
+//!
+//! It shares no code with the kernel, and only the selectors with the CPU part of `ipsec`. It is
+//! simple and slow, because it takes each packet apart and builds a new one.
 
 mod ah;
 mod association;
