@@ -95,9 +95,9 @@ GW_ASSERT_OFFSET(gw_bin, part, 15);
  *
  *   | gw_chain, 64 bytes | a gw_chain_stage per instance | hops: gw_u32 [instance][row][verdict] |
  *
- * After a configured function returns a verdict for a packet, an entry of this table selects the
- * packet's next function. The value GW_HOP_NONE means that the device is done with the packet and
- * that the host continues.
+ * When a configured function returns a verdict for a packet, an entry of the table `hops` selects
+ * the packet's next function. The value GW_HOP_NONE means that the device is done with the packet
+ * and that the host continues.
  */
 typedef struct gw_chain {
     gw_u32 rows;      /* rows per configured function, one per class of packets; 0: no chain */

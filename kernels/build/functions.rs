@@ -61,7 +61,6 @@ impl Functions {
         Self(functions)
     }
 
-    /// Returns number and name of each function with a kernel.
     pub(super) fn kernels(&self) -> impl Iterator<Item = (u8, &Function)> {
         self.0.iter().filter_map(|function| Some((function.declaration.number?, function)))
     }

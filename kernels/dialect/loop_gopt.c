@@ -1,9 +1,9 @@
 /*
  * Templates of the loops over packets that the tool gopt transforms (docs/gopt.md). The transformed
- * loop processes a group of packets in turns. At each memory access that is likely to miss all
- * caches, it switches to another packet of the group. With a group size of 0 or 1, it processes one
- * packet after the other. The build instantiates gw_bin_NAME for each function with such memory
- * accesses. Other functions use the loop in loops_cpu.h.
+ * loop interleaves a group of packets. At each memory access that is likely to miss all caches, it
+ * switches to another packet of the group. With a group size of 0 or 1, it processes one packet
+ * after another. The build instantiates gw_bin_NAME for each function with such memory accesses.
+ * Other functions use the loop in loops_cpu.h.
  */
 
 #define GOPT_GROUP     group

@@ -155,7 +155,7 @@ GW_GROUP void gw_run_step(const gw_chunk_arrays *chunk, const GW_LOCAL gw_steps 
 /*
  * Runs a batch of packets through its function, and through the functions that follow on the
  * device. All threads of the work-group call this function after the barrier that follows
- * gw_begin_steps. Each thread passes its own `prepared`.
+ * gw_begin_steps. Each thread passes a separate object `prepared`.
  */
 GW_GROUP void gw_run_bin(const gw_chunk_arrays *chunk, GW_LOCAL gw_steps *steps,
                          GW_LOCAL gw_scratch *scratch, gw_prepared *prepared)

@@ -248,9 +248,7 @@ GW_LANE void gw_dpi_merge(const GW_LOCAL gw_dpi_part *parts, gw_u32 lanes, gw_ou
 /* Searches all packets of a batch in several rounds. All work-items of the work-group take part in
  * every round.
  *
- * One barrier per round is enough, because even and odd rounds use separate result arrays. A
- * work-item writes results of round r + 2 only after the barrier of round r + 1. Before this
- * barrier, all work-items have read the results of round r. */
+ * One barrier per round is enough, because even and odd rounds use separate result arrays. */
 GW_GROUP void gw_dpi_bin(const gw_work *work, GW_LOCAL gw_dpi_scratch *scratch)
 {
     const gw_dpi_shares shares = gw_dpi_share(work);

@@ -1,6 +1,6 @@
 /*
  * Work of the threads that encrypt or decrypt packets (group.h). They also copy the words of each
- * packet to a ring buffer, from which other threads hash them. A team of two threads processes one
+ * packet to a ring buffer, where other threads hash them. A team of two threads processes one
  * packet.
  *
  * Teams read and write packets in aligned words. A packet that is not aligned needs two

@@ -105,7 +105,6 @@ GW_LANE void gw_sha1_finish(gw_sha1 *state, gw_text text)
     }
 }
 
-/* Loads a SHA-1 state from five words of a table image. */
 GW_LANE gw_sha1 gw_sha1_load(const GW_GLOBAL gw_u32 *words)
 {
     gw_sha1 state;

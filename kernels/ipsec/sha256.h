@@ -126,7 +126,6 @@ GW_LANE void gw_sha256_finish(gw_sha256 *state, gw_text text)
     }
 }
 
-/* Loads a SHA-256 state from eight words of a table image. */
 GW_LANE gw_sha256 gw_sha256_load(const GW_GLOBAL gw_u32 *words)
 {
     gw_sha256 state;

@@ -20,7 +20,6 @@ GW_LANE gw_text gw_text_of(const GW_GLOBAL gw_u8 *data, gw_u32 bytes)
     return text;
 }
 
-/* Returns a word with its bytes in reverse order. */
 GW_LANE gw_u32 gw_reverse32(gw_u32 word)
 {
     return (gw_rotate_left32(word, 8) & 0x00ff00ffu) | (gw_rotate_left32(word, 24) & 0xff00ff00u);

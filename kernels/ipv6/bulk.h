@@ -37,7 +37,6 @@ static inline void gw_ipv6_sort(gw_ipv6_block *block, const gw_u32 *entries, con
     block->bucket_count = buckets;
 }
 
-/* Advances all lookups whose current entry refers to a trie node by one step. */
 static inline void gw_ipv6_step_nodes(gw_ipv6_block *block, const gw_u8 *lines, gw_u32 *entries)
 {
     const gw_u32 count = block->node_count;
@@ -53,7 +52,6 @@ static inline void gw_ipv6_step_nodes(gw_ipv6_block *block, const gw_u8 *lines, 
     gw_ipv6_sort(block, entries, block->nodes, count);
 }
 
-/* Advances all lookups whose current entry refers to a bucket by one step. */
 static inline void gw_ipv6_step_buckets(gw_ipv6_block *block, const gw_u8 *lines, gw_u32 *entries)
 {
     const gw_u32 count = block->bucket_count;

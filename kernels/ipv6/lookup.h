@@ -45,7 +45,6 @@ GW_LANE const GW_GLOBAL gw_u8 *gw_ipv6_lines(const GW_GLOBAL gw_u8 *image)
     return image + ((const GW_GLOBAL gw_ipv6_image *)image)->lines_offset;
 }
 
-/* Returns the address of the root entry for an IPv6 address. */
 GW_LANE const GW_GLOBAL gw_u32 *gw_ipv6_root(const GW_GLOBAL gw_u8 *image, gw_u64 high)
 {
     const GW_GLOBAL gw_ipv6_image *header = (const GW_GLOBAL gw_ipv6_image *)image;

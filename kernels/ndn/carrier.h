@@ -47,14 +47,12 @@ GW_LANE gw_u32 gw_ndn_fold(gw_u32 sum)
     return (sum & 0xffff) + (sum >> 16);
 }
 
-/* Drops the packet and returns 0. */
 GW_LANE gw_u32 gw_ndn_dropped(gw_outcome *outcome, gw_u32 reason)
 {
     gw_drop(outcome, reason);
     return 0;
 }
 
-/* Writes the verdict to the outcome and returns 0. */
 GW_LANE gw_u32 gw_ndn_decided(gw_outcome *outcome, gw_u32 verdict)
 {
     gw_verdict(outcome, verdict, 0, 0);

@@ -77,7 +77,6 @@ GW_LANE gw_u64 gw_exact_finish(const GW_GLOBAL gw_exact *table, gw_u64 mixed)
     return (mixed ^ mixed >> 29) & (((gw_u64)1 << (table->bucket_bits + GW_EXACT_TAG_BITS)) - 1);
 }
 
-/* Returns the address of a bucket. */
 GW_LANE const GW_GLOBAL gw_u64 *gw_exact_bucket(const GW_GLOBAL gw_u8 *image,
                                                 const GW_GLOBAL gw_exact *table, gw_u64 bucket)
 {

@@ -121,7 +121,7 @@ pub struct Bin {
     pub instance: u16,
     /// Length of the longest frame, in bytes.
     pub length_bytes: u16,
-    /// Class of frame lengths to which all frames belong.
+    /// Class of frame lengths that contains all frames of the batch.
     pub length_class: u16,
     /// Row of the configured function in the table of next functions. The table gives the next
     /// function of each packet.

@@ -131,7 +131,6 @@ GW_AVX512 __mmask16 gw_gcm_icv_mask(const gw_avx512_group *group, gw_u32 first, 
     return (__mmask16)(mask & ((1u << (4 * count)) - 1));
 }
 
-/* Stores the ICVs of up to four packets. */
 GW_AVX512 void gw_gcm_tags_store(const gw_avx512_group *group, gw_u32 first, gw_u32 count,
                                  __m512i tags)
 {

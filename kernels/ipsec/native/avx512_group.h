@@ -62,7 +62,6 @@ GW_AVX512 void gw_avx512_group_gather(gw_avx512_group *group)
     group->extended = extended;
 }
 
-/* Returns the cipher mode of a suite. */
 GW_AVX512 gw_u32 gw_avx512_mode(gw_ipsec_suite suite, gw_u32 outbound)
 {
     if (suite.cipher == GW_IPSEC_CIPHER_CBC) {

@@ -62,7 +62,6 @@ typedef struct gw_avx512_hash {
     gw_u32 steps;
 } gw_avx512_hash;
 
-/* Sets the text of one of the sixteen packets. */
 GW_AVX512 void gw_avx512_hash_lane(gw_avx512_hash *hash, gw_u32 i, gw_u8 *text, gw_u32 bytes,
                                    gw_u32 suffix, gw_u32 suffix_bytes)
 {

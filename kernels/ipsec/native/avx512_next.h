@@ -64,7 +64,6 @@ GW_AVX512 gw_avx512_inputs gw_avx512_inputs_gather(const gw_bin_call *call, __m5
     return inputs;
 }
 
-/* Returns a register that contains the numbers 0 to 15. */
 GW_AVX512 __m512i gw_avx512_lane_indices(void)
 {
     return _mm512_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15);

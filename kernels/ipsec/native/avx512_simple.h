@@ -130,7 +130,6 @@ GW_AVX512 void gw_avx512_simple_write(const gw_avx512_simple *simple, __m512i bl
     }
 }
 
-/* Returns a mask that selects the first `count` SIMD lanes. */
 GW_AVX512 gw_u32 gw_avx512_first_lanes(gw_u32 count)
 {
     return (1u << count) - 1;

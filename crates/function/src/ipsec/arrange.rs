@@ -266,7 +266,6 @@ impl Arranger {
     }
 }
 
-/// Records that an SA has sent a packet.
 fn record_sent(
     keepalives: &mut Keepalives,
     host: &IpsecHost,
@@ -292,7 +291,6 @@ fn reason(refusal: Refusal) -> u8 {
     }
 }
 
-/// Returns the length of an IP packet in bytes.
 fn ip_bytes(packet: &[u8]) -> usize {
     let at = if packet[0] >> 4 == 4 { 2 } else { 4 };
     let stated = usize::from(u16::from_be_bytes([packet[at], packet[at + 1]]));

@@ -127,7 +127,6 @@ impl Control {
         })
     }
 
-    /// Returns the index of the outbound SA called `name`, or an error.
     pub(super) fn outbound(&self, name: &str) -> Result<u32, Error> {
         const SHOWN: usize = 8;
         let Some(&index) = self.names.get(name) else {
@@ -158,12 +157,10 @@ impl Control {
         indexes
     }
 
-    /// Returns the number of policies that use an SA.
     pub(super) fn policies_of(&self, index: u32) -> usize {
         self.records.get(&index).map_or(0, |record| record.policies.len())
     }
 
-    /// Returns the IPsec policies in matching order.
     pub(super) fn policies(&self) -> &[Policy] {
         &self.policies
     }
@@ -418,7 +415,6 @@ impl Control {
         }
     }
 
-    /// Replaces all IPsec policies.
     pub(super) fn set_policies(&mut self, policies: Vec<Policy>) {
         self.database.policies.store(Arc::new(Policies::new(&policies)));
         self.records.values_mut().for_each(|record| record.policies.clear());

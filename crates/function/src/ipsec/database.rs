@@ -190,7 +190,6 @@ impl Database {
         true
     }
 
-    /// Hides an inbound SA from new packets.
     pub(super) fn unpublish(&self, sa: &Sa, endpoints: &mut Endpoints) {
         if !sa.is_inbound() {
             return;
@@ -229,7 +228,6 @@ impl Database {
         }
     }
 
-    /// Returns whether some ports are unprotected.
     #[inline(always)]
     pub(super) fn has_unprotected(&self) -> bool {
         self.unprotected != 0
@@ -283,7 +281,6 @@ impl Database {
         (value >> 32 == Encapsulation::Esp as u64).then_some(Decision::decrypt(value as u32, esp.sequence))
     }
 
-    /// Returns whether some inbound SA accepts ESP in UDP.
     #[inline(always)]
     pub(super) fn accepts_udp(&self) -> bool {
         self.udp_ports.load(Ordering::Relaxed) != 0

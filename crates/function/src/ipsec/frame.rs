@@ -57,7 +57,6 @@ pub(super) trait Packet {
     /// fragments follow.
     fn is_fragment(&self) -> bool;
 
-    /// Returns whether the packet is a fragment other than the first one.
     fn is_later_fragment(&self) -> bool;
 
     /// Returns the fields that selectors compare.

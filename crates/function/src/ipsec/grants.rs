@@ -96,7 +96,6 @@ impl Grants {
         (first, Some(Entry { name, number: (first + ahead).min(sa.sequence_last()) }))
     }
 
-    /// Writes reservations of sequence numbers to disk.
     pub(super) fn reserve(&self, entries: &[Entry]) -> Result<(), godwit_state::Error> {
         self.durable.get().map_or(Ok(()), |durable| durable.state.reserve(entries))
     }

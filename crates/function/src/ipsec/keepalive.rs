@@ -39,7 +39,6 @@ struct Idle {
 }
 
 impl Keepalives {
-    /// Records that an SA sends a packet.
     pub(super) fn sent(&mut self, sa: u32, seconds: u16, packet: &Descriptor, frame: &[u8], now_ns: u64) {
         let l2 = crate::fragments::ip_at(frame).map_or(&[][..], |at| &frame[..at]);
         let interval_ns = u64::from(seconds) * SECOND_NS;

@@ -145,7 +145,6 @@ fn dot(a: u128, b: u128) -> u128 {
     product
 }
 
-/// Writes 32-bit words from byte offset `at` on.
 fn put(out: &mut [u8], at: usize, words: &[u32]) {
     for (bytes, word) in out[at..].chunks_exact_mut(4).zip(words) {
         bytes.copy_from_slice(&word.to_le_bytes());

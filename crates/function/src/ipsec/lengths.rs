@@ -70,7 +70,6 @@ impl Lengths {
         }
     }
 
-    /// Removes an SA.
     pub(super) fn remove(&self, sa: &Sa) {
         let Some(pair) = self.pair(sa) else { return };
         let mut sas = self.peer_sas.lock().unwrap_or_else(PoisonError::into_inner);
@@ -141,7 +140,6 @@ impl Lengths {
         }
     }
 
-    /// Returns whether any SA has keepalives.
     pub(super) fn has_keepalives(&self) -> bool {
         self.has_keepalives.load(Relaxed)
     }
@@ -176,7 +174,6 @@ fn pair_ipv4(source: u32, destination: u32) -> u64 {
     u64::from(source) << 32 | u64::from(destination)
 }
 
-/// Returns a hash of two IPv6 addresses.
 fn pair_ipv6(source: u128, destination: u128) -> u64 {
     let fold = |address: u128| mix((address >> 64) as u64 ^ mix(address as u64));
     mix(fold(source) ^ fold(destination).rotate_left(1))

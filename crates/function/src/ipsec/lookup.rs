@@ -74,7 +74,6 @@ impl Bucket {
         if ways != 0 && self.key(way) == key { value } else { Lookup::ABSENT }
     }
 
-    /// Returns the slot of `key`.
     fn way(&self, key: u64) -> Option<usize> {
         (0..WAYS).find(|&way| self.key(way) == key && self.value(way) != Lookup::ABSENT)
     }
@@ -110,7 +109,6 @@ impl Lookup {
     /// 2^63 - 1.
     pub(super) const ABSENT: u64 = u64::MAX;
 
-    /// Creates an empty table for `keys` keys.
     pub(super) fn with_capacity(keys: usize) -> Self {
         // A full table has at most one key per bucket on average.
         Self { buckets: (0..keys.next_power_of_two()).map(|_| Bucket::default()).collect() }

@@ -73,7 +73,6 @@ impl Policies {
         Self { ipv4: FamilyPolicies::new(policies), ipv6: FamilyPolicies::new(policies) }
     }
 
-    /// Returns the policies for IPv4 packets.
     #[inline(always)]
     pub(super) fn ipv4(&self) -> &FamilyPolicies<u32> {
         &self.ipv4
@@ -156,7 +155,6 @@ impl Table<'_> {
         Answer(self.lookup.get_in_first_bucket(pair & self.masks, isa)).sa()
     }
 
-    /// Returns the result of the lookup for an address pair.
     pub(super) fn answer(self, pair: u64) -> Answer {
         Answer(self.lookup.get(pair & self.masks))
     }

@@ -33,7 +33,6 @@ impl Room {
         }
     }
 
-    /// Checks that the headroom and tailroom are enough for an SA.
     pub(super) fn check(&self, sa: &Sa) -> Result<(), Error> {
         let (headroom, tailroom) = (sa.headroom_bytes(), sa.tailroom_bytes());
         let available = |length: usize| usize::from(self.tailroom_bytes) - usize::from(self.tailroom_saved[length]);

@@ -224,7 +224,6 @@ impl Sa {
         (self.suite().cipher == Cipher::Cbc).then(|| ivs.finalize().into())
     }
 
-    /// Returns the last sequence number of the SA.
     pub(super) fn sequence_last(&self) -> u64 {
         if self.esn { (1 << super::SEQUENCE_BITS) - 1 } else { u32::MAX.into() }
     }

@@ -97,7 +97,6 @@ pub(super) struct Pattern<A> {
 }
 
 impl<A: Address> Pattern<A> {
-    /// Compares a packet with the selector.
     pub(super) fn matches(&self, fields: &PacketFields<A>) -> Match {
         let protocol = self.protocol.is_none_or(|protocol| protocol == fields.protocol);
         if !protocol || !self.source.contains(fields.source) || !self.destination.contains(fields.destination) {
@@ -117,7 +116,6 @@ impl<A: Address> Pattern<A> {
         }
     }
 
-    /// Returns whether the selector compares only addresses.
     pub(super) fn is_address_only(&self) -> bool {
         self.protocol.is_none() && self.source_ports.is_none() && self.destination_ports.is_none()
     }
@@ -142,7 +140,6 @@ impl Selector {
         self.pattern::<u32>().is_some() || self.pattern::<u128>().is_some()
     }
 
-    /// Compares a packet of any family with the selector.
     pub(super) fn matches(&self, fields: &PacketFields<IpAddr>) -> Match {
         fn compare<A: Address>(selector: &Selector, fields: PacketFields<A>) -> Match {
             selector.pattern().map_or(Match::No, |pattern| pattern.matches(&fields))

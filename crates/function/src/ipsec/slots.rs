@@ -23,7 +23,6 @@ impl SlotAllocator {
         Self { capacity: capacity as u32, freed: vec![Vec::new(); BUCKETS], used: vec![0; BUCKETS], next: 0 }
     }
 
-    /// Allocates a slot of any bucket.
     pub(super) fn allocate(&mut self) -> Option<u32> {
         (0..BUCKETS).find_map(|_| {
             let bucket = self.next;
@@ -32,7 +31,6 @@ impl SlotAllocator {
         })
     }
 
-    /// Allocates a slot of one bucket.
     pub(super) fn allocate_in(&mut self, bucket: usize) -> Option<u32> {
         if let Some(slot) = self.freed[bucket].pop() {
             return Some(slot);
@@ -58,7 +56,6 @@ pub(super) struct RangeAllocator {
 }
 
 impl RangeAllocator {
-    /// Creates an allocator for these slots.
     pub(super) fn new(slots: Range<u32>) -> Self {
         Self { free: BTreeMap::from([(slots.start, slots.end.saturating_sub(slots.start))]) }
     }

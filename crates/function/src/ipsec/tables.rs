@@ -57,7 +57,6 @@ pub(super) struct Shape {
 }
 
 impl Shape {
-    /// Creates a table image without SAs.
     pub(super) fn empty(self) -> Result<Memory, Error> {
         let Self { sas, selectors } = self;
         let bytes = self.selectors(0..selectors as u32).end;
@@ -75,13 +74,11 @@ impl Shape {
         Ok(image)
     }
 
-    /// Returns the byte range of an SA in the table image.
     pub(super) fn sa(self, index: u32) -> Range<usize> {
         let first = HEADER_BYTES + index as usize * SA_BYTES;
         first..first + SA_BYTES
     }
 
-    /// Returns the byte range of consecutive selectors in the table image.
     pub(super) fn selectors(self, indexes: Range<u32>) -> Range<usize> {
         let first = HEADER_BYTES + self.sas * SA_BYTES;
         first + indexes.start as usize * SELECTOR_BYTES..first + indexes.end as usize * SELECTOR_BYTES
@@ -173,7 +170,6 @@ fn words(address: IpAddr) -> [u32; 4] {
     }
 }
 
-/// Writes 32-bit words from byte offset `at` on.
 fn put(out: &mut [u8], at: usize, words: &[u32]) {
     for (bytes, word) in out[at..].chunks_exact_mut(4).zip(words) {
         bytes.copy_from_slice(&word.to_le_bytes());

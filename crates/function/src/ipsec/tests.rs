@@ -304,7 +304,6 @@ proptest! {
         prop_assert_eq!(database.decide(&policies, &bytes), database.decide_any(&policies, &bytes));
     }
 
-    /// Deciding several frames together gives the same decisions as deciding each frame alone.
     #[test]
     fn burst_decisions_equal_single_decisions(
         bursts in prop::collection::vec(prop::collection::vec(any_frame(), 0..40), 3),

@@ -10,7 +10,6 @@ use super::super::suite::{Suite, variant};
 use super::ip::Headers;
 use super::{crypto, ip};
 
-/// Returns the kind of processing for packets of an SA.
 pub(super) fn variant_of(sa: &Sa) -> u8 {
     variant(sa.suite, sa.is_inbound())
 }

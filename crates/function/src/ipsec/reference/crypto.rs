@@ -34,7 +34,6 @@ impl<C: BlockSizeUser<BlockSize = U16> + BlockCipherEncrypt + BlockCipherDecrypt
 
 const KEY: &str = "the key has the length that the cipher needs";
 
-/// Encrypts one block with AES.
 pub(super) fn aes_block(key: &[u8], block: [u8; 16]) -> [u8; 16] {
     fn run<C: Aes>(key: &[u8], block: [u8; 16]) -> [u8; 16] {
         let mut block = Block::<C>::from(block);
@@ -53,7 +52,6 @@ pub(super) fn cbc_encrypt(key: &[u8], iv: &[u8], data: &mut [u8]) {
     with_aes!(key, run, iv, data);
 }
 
-/// Decrypts whole blocks with AES-CBC.
 pub(super) fn cbc_decrypt(key: &[u8], iv: &[u8], data: &mut [u8]) {
     fn run<C: Aes>(key: &[u8], iv: &[u8], data: &mut [u8]) {
         let mut cipher = cbc::Decryptor::<C>::new_from_slices(key, iv).expect(KEY);

@@ -116,7 +116,6 @@ fn block_bytes(sa: &Association<'_>) -> usize {
     if sa.suite.cipher == Cipher::Cbc { 16 } else { 4 }
 }
 
-/// Returns the IV of an outbound packet.
 fn iv(sa: &Association<'_>, sequence: u64) -> Vec<u8> {
     match iv_bytes(sa) {
         16 => sa.cbc_iv(sequence).to_vec(),

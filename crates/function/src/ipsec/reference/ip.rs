@@ -18,7 +18,6 @@ pub(super) const AH: u8 = 51;
 pub(super) const NONE: u8 = 59;
 const DESTINATION_OPTIONS: u8 = 60;
 
-/// Returns whether the version field of an IP packet is 6.
 pub(super) fn is_ipv6(packet: &[u8]) -> bool {
     packet[0] >> 4 == 6
 }
@@ -162,7 +161,6 @@ pub(super) struct Headers {
     /// In IPv4, this is the end of the IP header. In IPv6, it is the end of the extension headers
     /// that routers process. Destination options are among them if another such header follows.
     pub(super) transport: HeaderPosition,
-    /// Whether the packet is a fragment.
     pub(super) is_fragment: bool,
     /// Whether the packet is a fragment other than the first one. No header begins at `end` in such
     /// a fragment.
@@ -183,7 +181,6 @@ pub(super) fn headers(packet: &[u8]) -> Result<Headers, u8> {
     extension_headers(packet, HeaderPosition { at: IPV6_BYTES, protocol_at: 6, protocol: packet[6] })
 }
 
-/// Parses IPv6 extension headers, starting at `first`.
 pub(super) fn extension_headers(packet: &[u8], first: HeaderPosition) -> Result<Headers, u8> {
     let mut headers = Headers {
         end: first,
