@@ -11,8 +11,8 @@ use crate::{compile, read};
 /// Headers that only the compilers of devices include.
 const NOT_CPU: &[&str] = &["dialect/cuda.h", "dialect/opencl.h"];
 const NOT_CUDA: &[&str] = &["dialect/cpu.h", "dialect/aes_ni.h", "dialect/ghash_clmul.h", "dialect/opencl.h"];
-/// Headers that the OpenCL text leaves out. Work-items exchange words in their functions, which
-/// OpenCL kernels do not use (GW_TEAM_FORM).
+/// Headers that the OpenCL text leaves out, because OpenCL kernels do not exchange words between
+/// work-items (GW_TEAM_FORM).
 const NOT_OPENCL: &[&str] = &[
     "dialect/cpu.h",
     "dialect/aes_ni.h",
@@ -136,9 +136,8 @@ fn definition(text: &str, name: &str) -> u32 {
     }
 }
 
-/// Returns the text of a C file with its includes expanded. The first `#include "..."` of a file is
-/// replaced by the text of that file, and later ones are removed. `#include <...>` stays unchanged.
-/// `#line` directives keep file names and line numbers correct in compiler messages.
+/// Returns the text of a C file with its includes expanded, each at its first occurrence. `#line`
+/// directives keep file names and line numbers correct in compiler messages.
 ///
 /// `generated` maps paths to headers that exist only in memory. `left_out` names headers for other
 /// compilers.

@@ -9,7 +9,7 @@
 
 #include "loops_device.h"
 
-/* Number of bytes at the start of each frame that a configured function reads and writes at most.
+/* Maximum number of bytes that a configured function reads and writes at the start of each frame.
  * The values are Contract::reads_bytes and Contract::writes_bytes. */
 typedef struct gw_reach {
     gw_u32 reads_bytes;

@@ -175,7 +175,7 @@ extern "C" __global__ void __launch_bounds__(GW_GROUP_LANES, GW_GROUPS_MIN)
     }
 }
 
-/* Words that the host writes in the queue from the host to a work-group. */
+/* Words that the host writes in the queue of a work-group. */
 typedef struct gw_mailbox_words {
     gw_u64 counters; /* posted | stop << 32 */
     gw_u64 extent;

@@ -25,8 +25,8 @@ typedef ulong gw_u64;
 #define GW_PRIVATE  __private
 #define GW_TABLE    __constant
 
-/* Large functions are not inlined. The compiler of PoCL 3 crashes if all kernels are inlined into
- * one function. */
+/* Large functions are not inlined, because the compiler of PoCL 3 crashes if all kernels are
+ * inlined into one function. */
 #define GW_LANE  static inline
 #define GW_GROUP static inline
 #define GW_RARE  static __attribute__((noinline))

@@ -225,7 +225,7 @@ GW_LANE gw_dpi_part gw_dpi_segment(const gw_work *work, const GW_LOCAL gw_dpi_sc
     }
     const gw_u32 counted = begin < start ? start : begin;
     const gw_u32 to = begin + bytes < end ? begin + bytes : end;
-    /* Include up to 3 more bytes before the segment. Whole words are then read. */
+    /* Include up to 3 more bytes before the segment, because only whole words are read. */
     const gw_u32 run_up = (shares->run_up_bytes + 3) & ~3u;
     const gw_u32 from = counted - start <= run_up ? start : counted - run_up;
     gw_dpi_walk_bytes(&walk, buffer, from, counted, to);

@@ -171,7 +171,7 @@ GW_GROUP void gw_ipsec_encrypt_round(gw_ipsec_cipher *lane, GW_LOCAL gw_ipsec_sc
         gw_ipsec_write_ring(lane, scratch, before);
         state = gw_aes_team_rounds(&lane->aes, 0, state, 5, GW_AES_TEAM_SPLIT);
         lane->previous = gw_aes_team_encrypt_end(&lane->aes, state);
-        /* At this point, all blocks of the previous step are in the ring buffer. */
+        /* All blocks of the previous step are now in the ring buffer. */
         if (block != 0 && block % GW_IPSEC_STEP_BLOCKS == 0) {
             gw_barrier();
             steps--;

@@ -1,5 +1,4 @@
-/* Checks the headers in front of ESP or AH in inbound packets, and removes them after decryption.
- */
+/* Checks the headers before ESP or AH in inbound packets, and removes them after decryption. */
 #ifndef GODWIT_IPSEC_INBOUND_H
 #define GODWIT_IPSEC_INBOUND_H
 

@@ -24,9 +24,9 @@ typedef struct gw_ipsec_saved {
 #define GW_IPV6_OPTION_PAD1    0u
 #define GW_IPV6_OPTION_MUTABLE 0x20u /* bit in the option type (RFC 8200, section 4.2) */
 
-/* Returns whether an IPv4 option is immutable (RFC 4302, appendix A1). These options are End, No
- * Operation, Security, Extended Security, Commercial Security, Router Alert and Sender Directed
- * Delivery. */
+/* Returns whether an IPv4 option is immutable (RFC 4302, appendix A1). The immutable options are
+ * End, No Operation, Security, Extended Security, Commercial Security, Router Alert and Sender
+ * Directed Delivery. */
 GW_LANE gw_u32 gw_ipsec_option_stays(gw_u32 type)
 {
     return type <= 1 || type == 130 || type == 133 || type == 134 || type == 148 || type == 149;

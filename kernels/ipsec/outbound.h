@@ -1,4 +1,4 @@
-/* Writes the headers in front of ESP or AH for outbound packets, and determines their layout. */
+/* Writes the headers before ESP or AH in outbound packets, and determines their layout. */
 #ifndef GODWIT_IPSEC_OUTBOUND_H
 #define GODWIT_IPSEC_OUTBOUND_H
 

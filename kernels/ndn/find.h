@@ -216,7 +216,7 @@ GW_LANE void gw_ndn_walk_found(const GW_GLOBAL gw_u8 *image, gw_u32 unit, gw_ndn
 }
 
 /* Tries the remaining prefixes of a name. Returns the index of the next hop of the longest prefix
- * in the table, or GW_NDN_NONE without such a prefix. */
+ * in the table, or GW_NDN_NONE if the table contains none. */
 GW_LANE gw_u32 gw_ndn_walk_end(const GW_GLOBAL gw_u8 *image, const GW_GLOBAL gw_u8 *name,
                                gw_u32 name_bytes, gw_ndn_walk *walk)
 {
@@ -227,8 +227,8 @@ GW_LANE gw_u32 gw_ndn_walk_end(const GW_GLOBAL gw_u8 *image, const GW_GLOBAL gw_
 }
 
 /*
- * Returns the index of the next hop of the longest prefix in the table, or GW_NDN_NONE without such
- * a prefix. The name must be valid, and the 8 bytes before it must be readable.
+ * Returns the index of the next hop of the name's longest prefix in the table, or GW_NDN_NONE if
+ * the table contains none. The name must be valid, and the 8 bytes before it must be readable.
  */
 GW_LANE gw_u32 gw_ndn_lookup(const GW_GLOBAL gw_u8 *image, const GW_GLOBAL gw_u8 *name,
                              gw_u32 name_bytes)

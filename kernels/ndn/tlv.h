@@ -157,8 +157,8 @@ GW_LANE gw_u32 gw_ndn_name_is_sound(const GW_GLOBAL gw_u8 *frame, gw_u32 at, gw_
     return 1;
 }
 
-/* Returns the position of elements with this type in an Interest, counted from 1. Returns 0 for an
- * unknown type. */
+/* Returns the position that this element type must have in an Interest, counted from 1. Returns 0
+ * for an unknown type. */
 GW_LANE gw_u32 gw_ndn_rank(gw_u32 type)
 {
     switch (type) {

@@ -36,7 +36,7 @@ pub struct CustomText<'a> {
     pub text: &'a str,
 }
 
-/// The compiled and loaded kernel of a function that a user wrote.
+/// Compiled and loaded kernel of a function that a user wrote.
 #[derive(Debug)]
 pub struct CustomKernel {
     /// Compiled versions of the kernel for the x86-64 levels that this machine supports, in

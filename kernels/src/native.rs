@@ -8,9 +8,9 @@ use crate::BinCall;
 /// Kernels that use special CPU features. For other kernels and kinds of processing, the kernels of
 /// a [`Level`](crate::Level) are used.
 pub struct Native {
-    /// Name of the version: `avx512`.
+    /// Name of the kernels: `avx512`.
     pub name: &'static str,
-    /// CPU features that this version requires beyond the baseline of the architecture.
+    /// CPU features that these kernels require beyond the baseline of the architecture.
     pub features: &'static [&'static str],
     supported: fn() -> bool,
     covers: extern "C" fn(u32, u32) -> u32,
@@ -21,7 +21,7 @@ pub struct Native {
 
 include!(concat!(env!("OUT_DIR"), "/natives.rs"));
 
-/// Returns all compiled versions for single types of CPU.
+/// Returns the kernels for each special type of CPU.
 pub fn natives() -> &'static [Native] {
     NATIVES
 }
@@ -32,14 +32,13 @@ impl Native {
         (self.supported)()
     }
 
-    /// Returns whether this version contains the kernel and supports its kind of processing
-    /// `variant`.
+    /// Returns whether these kernels include `kernel` and support its kind of processing `variant`.
     pub fn covers(&self, kernel: u8, variant: u8) -> bool {
         (self.covers)(u32::from(kernel), u32::from(variant)) != 0
     }
 
-    /// Processes one batch of packets with a kernel. Does nothing if this version does not support
-    /// the kernel or the kind of processing.
+    /// Processes one batch of packets with a kernel. Does nothing without support for the kernel or
+    /// the kind of processing.
     ///
     /// # Safety
     ///

@@ -249,10 +249,10 @@ GW_AVX512 void gw_avx512_run_groups(gw_avx512_group *to_cipher, gw_avx512_group 
 }
 
 /*
- * Processes a batch of packets in groups of sixteen. Groups with GCM or ChaCha20 follow one after
- * the other. So do groups with CBC and HMAC whose packets have the same length. All other groups
- * overlap. An outbound group is encrypted while the previous group is hashed. An inbound group is
- * hashed while the previous group is decrypted.
+ * Processes a batch of packets in groups of sixteen. Groups with GCM or ChaCha20, and groups with
+ * CBC and HMAC whose packets have the same length, do not overlap. Other groups overlap: an
+ * outbound group is encrypted while the previous group is hashed, and an inbound group is hashed
+ * while the previous group is decrypted.
  */
 GW_AVX512 void gw_avx512_batch_run(gw_avx512_batch *batch, gw_avx512_operation operation)
 {

@@ -53,8 +53,6 @@ pub(super) trait Packet {
     /// payload is incomplete.
     fn payload(&self) -> &[u8];
 
-    /// Returns whether the packet is a fragment, because its fragment offset is not 0 or more
-    /// fragments follow.
     fn is_fragment(&self) -> bool;
 
     fn is_later_fragment(&self) -> bool;

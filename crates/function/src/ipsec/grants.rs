@@ -191,7 +191,6 @@ impl Source for Database {
         let Some(durable) = self.states.grants.durable.get() else { return };
         let mut users = lock(&durable.users);
         let numbers: HashMap<KeyName, u64> = entries.iter().map(|entry| (entry.name, entry.number)).collect();
-        // Requests that arrived after the call of `due` stay in the list.
         lock(&durable.requests).retain(|index| {
             let Some(user) = users.get_mut(index) else { return false };
             let Some(&number) = numbers.get(&user.name) else { return true };

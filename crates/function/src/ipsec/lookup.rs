@@ -249,7 +249,7 @@ mod tests {
 
     #[test]
     fn finds_exactly_the_inserted_keys() {
-        // The keys are close together or far apart, and include 0, the value of an empty slot.
+        // The keys include 0, which is also the value of an empty slot.
         for (count, step) in
             [(0, 1), (1, 1), (5, 1), (4096, 1), (4096, 0x100), (5000, 0x1_0000_0001), (70_000, 3 << 40)]
         {

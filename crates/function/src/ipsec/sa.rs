@@ -105,7 +105,7 @@ const ESP_BYTES: usize = 8;
 /// Size of the fixed part of the AH header in bytes, including the sequence number.
 const AH_BYTES: usize = 12;
 const UDP_BYTES: usize = 8;
-/// Size of the ESP fields pad length and next header, in bytes.
+/// Size of the ESP fields "pad length" and "next header", in bytes.
 const ESP_TAIL_BYTES: usize = 2;
 
 impl Sa {

@@ -134,8 +134,8 @@ impl Selector {
         })
     }
 
-    /// Returns whether the selector can match any packet, because both prefixes allow the same
-    /// address family.
+    /// Returns whether both prefixes allow the same address family. Otherwise, the selector matches
+    /// no packet.
     pub(super) fn is_possible(&self) -> bool {
         self.pattern::<u32>().is_some() || self.pattern::<u128>().is_some()
     }

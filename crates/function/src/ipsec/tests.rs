@@ -120,7 +120,6 @@ fn policies_match_in_order() {
         frame(here, there, 17, 0, &ports(511, 500)),
         frame(here, elsewhere, 17, 0, &ports(1, 1)),
         frame(elsewhere, there, 1, 0, &[]),
-        // A TCP fragment without ports may belong to a connection to the discarded port.
         frame(here, there, 6, 0x0001, &ports(1, 1)),
         frame(here, there, 6, 0x2000, &ports(1, 1)),
         // A UDP fragment that contains no ports does not match the bypass policy, which requires a
@@ -359,7 +358,7 @@ prop_compose! {
         cut in prop::option::weighted(0.2, 0..70usize),
         padding in 0..3usize,
     ) -> Vec<u8> {
-        // The SPI is written at the offsets where ESP, and ESP in UDP to port 4500, contain it.
+        // ESP and ESP in UDP have the SPI at different offsets, so it is written at both.
         for (at, bytes) in [(0, spi), (8, spi)] {
             if payload.len() >= at + 4 && protocol != 6 {
                 payload[at..at + 4].copy_from_slice(&bytes.to_be_bytes());

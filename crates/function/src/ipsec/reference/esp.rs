@@ -23,8 +23,8 @@ pub(super) fn iv_bytes(sa: &Association<'_>) -> usize {
 
 /// Returns the ESP packet that contains this payload (RFC 4303, section 3.3.2).
 pub(super) fn encapsulate(sa: &Association<'_>, sequence: u64, payload: &[u8], next_header: u8) -> Vec<u8> {
-    // Padding with the bytes 1, 2, 3, … follows the payload up to the block size. Pad length and
-    // next header follow the padding (RFC 4303, section 2.4).
+    // The padding bytes 1, 2, 3, … follow the payload. Pad length and next header follow the
+    // padding (RFC 4303, section 2.4).
     let block_bytes = block_bytes(sa);
     let pad_bytes = (payload.len() + TAIL_BYTES).next_multiple_of(block_bytes) - payload.len() - TAIL_BYTES;
     let mut data = payload.to_vec();
