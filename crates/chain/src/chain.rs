@@ -179,7 +179,8 @@ impl Chain {
         &self.ranks
     }
 
-    /// Returns the rank of packets that have left the chain. It exceeds the rank of any function.
+    /// Returns the rank of packets that have passed the last function of the chain. It is greater
+    /// than the rank of every function.
     pub fn rank_of_departure(&self) -> u16 {
         self.ranks.iter().max().map_or(1, |rank| rank + 1)
     }

@@ -77,8 +77,9 @@ pub struct Decider {
 }
 
 impl Decider {
-    /// Creates a decider without edges. `classes` is the number of classes, including class 0.
-    /// `verdicts` is the largest number of verdicts of any function.
+    /// Creates a decider for a function chain without edges. `classes` is the number of packet
+    /// classes, including class 0. `verdicts` is the largest number of verdicts that a function can
+    /// return.
     pub(crate) fn new(ports: usize, functions: usize, classes: usize, verdicts: usize) -> Self {
         let functions_start = ports * classes;
         let entries = vec![Code::NONE; functions_start + functions * classes * verdicts].into();

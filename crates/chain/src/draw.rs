@@ -114,11 +114,8 @@ impl Chain {
         }
     }
 
-    /// Groups the packets that leave a port or function. Only classes whose packets can get there
-    /// count.
-    ///
-    /// There is one group per verdict. If the next function or port also depends on the class,
-    /// there is one group for each verdict and target.
+    /// Groups the packets that leave a port or function by verdict, and by the next function or
+    /// port. Ignores classes whose packets cannot arrive there.
     fn groups(&self, stage: Stage) -> Vec<Group> {
         let classes: Vec<usize> = match stage {
             Stage::Port(_) => (0..self.classes().len()).collect(),
@@ -139,7 +136,7 @@ impl Chain {
                     None => targets.push((next, vec![class])),
                 }
             }
-            // The group with class 0 comes last, because its label means all other packets.
+            // The group that contains class 0 comes last, because its label is `all else`.
             targets.sort_by_key(|(_, members)| members.contains(&0));
             let several = targets.len() > 1;
             for (next, members) in targets {

@@ -24,7 +24,8 @@ pub enum Error {
     Duplicate {
         /// Index of the later edge.
         edge: usize,
-        /// Description of the packets: their port or function, verdict and class.
+        /// Packets to which both edges apply, described by their port or function, verdict and
+        /// class.
         what: String,
         /// Name of the port or function where the earlier edge ends.
         first: String,

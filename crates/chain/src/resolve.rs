@@ -238,11 +238,12 @@ fn packets_of(edge: &Edge) -> String {
     what
 }
 
-/// Returns the rank of each function: the number of functions on the longest path to it, including
-/// itself.
+/// Returns the rank of each function. The rank is the number of functions on the longest path that
+/// ends at this function.
 ///
-/// All classes share one graph. An edge a → b for one class and an edge b → a for another class
-/// therefore form a cycle. Waiting for arrival order requires one order of all functions.
+/// The paths of all packet classes form one graph. An edge a → b for one class and an edge b → a
+/// for another class therefore form a cycle. A cycle is an error, because functions that restore
+/// arrival order need one common order.
 pub(crate) fn ranks(stages: &Stages, resolved: &Resolved) -> Result<Vec<u16>, Error> {
     let count = stages.functions.len();
     let mut incoming = vec![0usize; count];
@@ -272,8 +273,8 @@ pub(crate) fn ranks(stages: &Stages, resolved: &Resolved) -> Result<Vec<u16>, Er
 
 /// Returns the error that names a cycle of functions.
 ///
-/// Every function without a final rank has a predecessor without a final rank. Following these
-/// predecessors therefore closes a cycle.
+/// `done` marks the functions that already have a rank. Every other function has a predecessor
+/// without a rank. A walk along these predecessors therefore closes a cycle.
 fn cycle(stages: &Stages, resolved: &Resolved, done: &[bool], start: usize) -> Error {
     let predecessor = |function: usize| {
         let leads_to_it = |from: &usize| {
@@ -284,7 +285,6 @@ fn cycle(stages: &Stages, resolved: &Resolved, done: &[bool], start: usize) -> E
     let mut walk = vec![start];
     let cycle_start = loop {
         let here = walk[walk.len() - 1];
-        // Functions in `walk` have no final rank, so each has a predecessor without a final rank.
         let from = predecessor(here).unwrap_or(here);
         match walk.iter().position(|&seen| seen == from) {
             Some(at) => break at,

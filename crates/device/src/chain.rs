@@ -76,8 +76,8 @@ impl DeviceChain {
         self.hops[(from * self.rows + row) * self.verdicts + verdict] = u32::from(rank) << 16 | to as u32;
     }
 
-    /// Stops the device from copying packets back if they leave it at the function `instance` or at
-    /// a later function.
+    /// Stops the device from copying packets back to the host after the function `instance` and
+    /// after all later functions.
     pub fn skip_copy_back(&mut self, instance: usize) {
         self.unneeded[instance] = true;
     }
@@ -106,8 +106,7 @@ impl DeviceChain {
         self.hops.iter().any(|&hop| hop != HOP_NONE)
     }
 
-    /// Returns whether the device must receive this chain. The device needs the chain if the chain
-    /// connects functions or reserves a table, or if some packets need not be copied back.
+    /// Returns whether the device must receive this chain.
     pub fn is_needed(&self) -> bool {
         self.has_table() || self.unneeded.contains(&true)
     }
@@ -188,12 +187,13 @@ impl DeviceChain {
         (0..instances).map(part).collect()
     }
 
-    /// Removes connections between functions until no function requires more bytes to be copied
-    /// than `reserved` allows. Packets return to the host where a connection was removed.
+    /// Removes connections between functions until each function needs at most the bytes in
+    /// `reserved`. A function also needs the bytes of its successors on the device. Packets return
+    /// to the host where a connection was removed.
     ///
     /// # Errors
-    /// Returns the index of a function that requires more bytes than `reserved` allows, even
-    /// without connections.
+    /// Returns the index of a function that needs more bytes than `reserved` allows, even without
+    /// successors.
     pub(crate) fn within(mut self, reserved: &[AccessNeeds], programs: &[Arc<dyn Program>]) -> Result<Self, usize> {
         let rank_of = |chain: &Self, instance: usize| {
             let to_it = chain.hops.iter().filter(|&&hop| hop != HOP_NONE && hop as usize & 0xffff == instance);
@@ -202,8 +202,8 @@ impl DeviceChain {
         loop {
             let needs = Self::needs(Some(&self), programs);
             let beyond = (0..programs.len()).filter(|&instance| !needs[instance].are_within(&reserved[instance]));
-            // Without the connections of a later function, an earlier function may need fewer
-            // bytes.
+            // The last functions of the chain are disconnected first. Earlier functions may then
+            // need fewer bytes.
             let Some(instance) = beyond.max_by_key(|&instance| rank_of(&self, instance)) else { return Ok(self) };
             if !self.continues(instance) {
                 return Err(instance);

@@ -26,7 +26,7 @@ pub(crate) fn check(region: &Region, chunk: &Chunk, kernel: impl Fn(u16) -> Opti
 /// themselves.
 pub(crate) fn check_bins(chunk: &Chunk, kernel: impl Fn(u16) -> Option<u8>) -> Result<(), Error> {
     let refuse = |reason: String| Err(Error::Chunk { reason });
-    // The previous batch, if its packets continue in the next entry.
+    // Previous entry, if the next entry must contain further packets of the same batch.
     let mut unfinished: Option<&Bin> = None;
     for bin in &chunk.bins {
         if unfinished.map(|previous| previous.instance) != (bin.part & PART_REST != 0).then_some(bin.instance) {

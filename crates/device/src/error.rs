@@ -36,8 +36,8 @@ pub enum Error {
         /// Maximum size of a buffer, in bytes.
         bytes_max: u64,
     },
-    /// A changed function chain needs the packets that a device does not copy back, because the
-    /// chain at startup did not need them.
+    /// The new function chain needs packets on the host, but the device does not copy them back.
+    /// The function chain at startup did not need them.
     #[error(
         "device `{id}` does not copy packets of `{function}` back: no function needed them when Godwit started; restart \
          Godwit with this chain"
@@ -102,8 +102,8 @@ pub enum Error {
     },
 }
 
-/// Reason why a device, a mode or an energy meter cannot be used. The variant states who can remove
-/// the reason. The text is one clause or sentence.
+/// Reason why a device, a mode or an energy meter cannot be used. The variants differ in who can
+/// solve the problem. The text is one clause or sentence.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Unavailable {
     /// The operator can remove the reason. For example, software or a permission is missing, or
@@ -113,7 +113,7 @@ pub enum Unavailable {
     /// The reason is permanent, because the hardware or the driver lacks a feature.
     #[error("{0}")]
     Unsupported(String),
-    /// The vendor can remove the reason, because the driver or the hardware failed.
+    /// The driver or the hardware failed, so only its vendor can solve the problem.
     #[error("{0}")]
     Failed(String),
     /// The reason remains until the end of the run, because the device was lost.

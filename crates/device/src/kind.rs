@@ -48,8 +48,8 @@ pub struct Kind {
     modes: &'static [Mode],
     /// Transfers that the operator can choose in launch mode.
     transfers: &'static [Transfer],
-    /// Default sizes of submissions in launch mode. The value is `None` if the thread of the worker
-    /// processes submissions itself.
+    /// Default sizes of submissions if the device starts a kernel for each submission. The value is
+    /// `None` if the thread of the worker runs the kernels itself.
     launch_chunks: Option<ChunkDefaults>,
     power: PowerMeter,
 }

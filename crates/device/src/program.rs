@@ -79,8 +79,7 @@ pub enum Implementation {
     /// latency if the table is larger than the cache.
     Gopt,
     /// A version of the kernel that processes several packets in parallel with the SIMD
-    /// instructions of this CPU. Without a faster version of this kind, the value means the same as
-    /// `gopt`.
+    /// instructions of this CPU. If no such version is faster, the value means the same as `gopt`.
     #[default]
     Native,
 }
@@ -132,7 +131,7 @@ impl AccessNeeds {
         }
     }
 
-    /// Returns whether copies for the needs `others` also satisfy these needs.
+    /// Returns whether each of these access needs is at most as large as in `others`.
     pub(crate) fn are_within(&self, others: &Self) -> bool {
         self.reads_bytes <= others.reads_bytes
             && self.writes_bytes <= others.writes_bytes

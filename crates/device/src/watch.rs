@@ -117,8 +117,8 @@ mod tests {
         let (since, progress) = (watch.created, watch.created + TIMEOUT * 3);
         assert!(!watch.is_overdue_at(since, progress + TIMEOUT));
         assert!(watch.is_overdue_at(since, progress + TIMEOUT + MOMENT));
-        // The device made progress before the worker submitted its work. Earlier progress does not
-        // shorten the worker's wait.
+        // The worker submits work after the device's last progress, so its full timeout begins at
+        // the submission.
         let later = progress + TIMEOUT * 5;
         assert!(!watch.is_overdue_at(later, later + TIMEOUT));
         assert!(watch.is_overdue_at(later, later + TIMEOUT + MOMENT));

@@ -69,11 +69,12 @@ duplicated {}, reordered {}, dropped {}",
     Ok(())
 }
 
-/// Changes the chain `changes` times. Returns three lists of times in microseconds: until the first
-/// packet on the new chain, until the answer, and the time for which packets were held.
+/// Changes the function chain `changes` times. Returns three lists of times in microseconds. The
+/// first two contain the times from the request to the first packet on the new chain, and to the
+/// reply. The third contains the times for which packets were held.
 ///
-/// One earlier change is not counted, because the first packets and the device's kernels are not
-/// ready yet.
+/// An additional change at the start is not counted, because the first packets and the device's
+/// kernels are not ready yet.
 fn change(path: &Path, record: &Record, changes: usize) -> Result<[Vec<u64>; 3], Box<dyn Error>> {
     let mut stream = BufReader::new(UnixStream::connect(path)?);
     let mut times = [const { Vec::new() }; 3];

@@ -48,8 +48,8 @@ fn main() -> Result<(), Box<dyn Error>> {
 /// Returns the CPU time of this process, in seconds.
 fn processor_s() -> Result<f64, Box<dyn Error>> {
     let text = std::fs::read_to_string("/proc/self/stat")?;
-    // Fields are counted after the command name, which may contain spaces. Fields 14 and 15 are
-    // user and system time in ticks of 10 ms.
+    // The name of the process may contain spaces, so the fields after it are counted. Fields 14 and
+    // 15 of `/proc/self/stat` are user and system time in ticks of 10 ms.
     let fields: Vec<&str> = text.rsplit_once(')').map_or("", |(_, rest)| rest).split_whitespace().collect();
     let ticks = |field: usize| fields.get(field).unwrap_or(&"").parse::<u64>();
     Ok((ticks(11)? + ticks(12)?) as f64 / 100.0)

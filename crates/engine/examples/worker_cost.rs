@@ -160,7 +160,8 @@ struct IdleLane {
     polls: u32,
 }
 
-/// Number of submissions that write outcomes. It exceeds the number of submissions of a packer.
+/// Number of submissions whose outcomes are written. A packer has fewer submissions, so the
+/// outcomes of each are written at least once.
 const TOUCHED_CHUNKS: usize = 64;
 
 /// Number of chunks in flight at which the oldest returns.
@@ -170,7 +171,7 @@ const POLLS_MAX: u32 = 1000;
 
 impl Lane for IdleLane {
     fn submit(&mut self, region: &mut Region, mut chunk: Chunk) -> Result<(), Box<Rejected>> {
-        // Real devices also read all descriptors of a submission once.
+        // This device reads each descriptor once, as real devices do.
         let (start, bytes) = region.extent();
         let (mut first, mut end, mut units) = (u32::MAX, 0, 0);
         for bin in &chunk.bins {

@@ -16,7 +16,8 @@ const PACKETS: usize = 1 << 13;
 const ROUNDS: usize = 1000;
 const BURST: usize = 32;
 
-/// Packets that a round inserts, each with its kind of processing and its kernel parameter.
+/// Packets that the benchmark inserts in one round, each with its kind of processing and its kernel
+/// parameter.
 struct Traffic {
     variants: Vec<u8>,
     descriptors: Vec<Descriptor>,

@@ -11,8 +11,8 @@ use std::time::Instant;
 use godwit_sched::place::sim::{Kind, Random, Report, Run, Trace, Wake, machine, sim_grid};
 use godwit_sched::place::{Goal, Rule};
 
-/// For each row of the output: the row's name, the planner's rule, and the standard deviation of
-/// the true costs from the model.
+/// Name, planner rule and model error of each row in the output. The error is the standard
+/// deviation of the simulated costs from the model's costs.
 const ROWS: [(&str, Rule, f64); 3] =
     [("gain", Rule::Gain, 0.05), ("gain, errors 15 %", Rule::Gain, 0.15), ("thesis", Rule::Thesis, 0.05)];
 

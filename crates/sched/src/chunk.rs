@@ -40,8 +40,8 @@ pub struct Chunk {
     /// For each packet, the verdicts of the functions that processed it on the device, except the
     /// last one. `GW_TRAIL_NONE` in `kernels/abi/abi.h` describes the format.
     pub trails: Array<u32>,
-    /// Whether the device itself passed packets from function to function. Otherwise, `trails` is
-    /// not valid.
+    /// Whether the device itself passed packets from function to function. The verdicts in `trails`
+    /// are valid only in this case.
     pub ran_chain: bool,
     /// Number of packets in all batches of the submission.
     pub packets: u32,
@@ -70,7 +70,8 @@ impl Chunk {
         }
     }
 
-    /// Returns the indices of the packets of `bin` in the packet arrays.
+    /// Returns the indices of the batch's packets. They apply to all arrays that have one element
+    /// per packet.
     pub fn range(&self, bin: &Bin) -> Range<usize> {
         let first = bin.first as usize;
         first..first + usize::from(bin.count)

@@ -7,12 +7,12 @@ use crate::config::VARIANTS;
 /// Factor by which each new observation reduces the weight of older observations. The average
 /// therefore covers about the last 64 observations.
 const KEEP: f64 = 1.0 - 1.0 / 64.0;
-/// Scale of byte counts, in bytes. A full batch of frames with this length has the scaled byte
-/// count 1.
+/// Frame length in bytes that defines the unit of byte counts. A full batch of such frames has the
+/// byte count 1.
 const FRAME_BYTES: f64 = 1024.0;
-/// Regularisation of the fixed cost, the cost per packet and the cost per byte. A smaller value
-/// lets a cost adapt faster. The cost per byte adapts first, because time usually grows with the
-/// frame length (PIPSEA, figure 7).
+/// Regularisation weights of the fixed cost, the cost per packet and the cost per byte. A smaller
+/// weight lets a cost change faster. The cost per byte changes fastest, because the processing time
+/// usually grows with the frame length (PIPSEA, figure 7).
 const STIFFNESS: [f64; 3] = [1e-3, 1e-4, 1e-5];
 
 /// Estimates the processing time of a batch. An estimate is the sum of a fixed cost, a cost per
@@ -82,7 +82,7 @@ impl CostModel {
         features.iter().zip(fit.weights_ns).map(|(feature, weight)| feature * weight).sum::<f64>().max(0.0)
     }
 
-    /// Records that a device needed `elapsed_ns` nanoseconds for `bin`.
+    /// Records that a device needed `elapsed_ns` nanoseconds for the batch `bin`.
     ///
     /// # Panics
     /// Panics if the function of the batch does not exist.
@@ -119,14 +119,15 @@ impl CostModel {
 impl Fit {
     /// Returns the three costs that fit the observations best, regularised towards `prior`.
     ///
-    /// The costs w solve (XX + S) w = Xt + S prior, by Cholesky decomposition. S is the diagonal
-    /// matrix of `STIFFNESS`. XX is a sum of squares and S is positive, so no pivot is 0.
+    /// The vector w of costs solves (XX + S) w = Xt + S prior, by Cholesky decomposition. XX is the
+    /// matrix `products`, Xt is the vector `times`, and S is the diagonal matrix of `STIFFNESS`. XX
+    /// is a sum of squares and S is positive, so no pivot is 0.
     fn solve(&self, prior: [f64; 3]) -> [f64; 3] {
         let [a00, a01, a02, a11, a12, a22] = self.products;
         let [s0, s1, s2] = STIFFNESS;
         let b = [self.times[0] + s0 * prior[0], self.times[1] + s1 * prior[1], self.times[2] + s2 * prior[2]];
-        // Rounding errors can make a pivot too small, so half of the regularisation term is its
-        // lower bound.
+        // Rounding errors can make a pivot too small. Half of the matching element of `STIFFNESS`
+        // is therefore the minimum.
         let l00 = (a00 + s0).sqrt();
         let l10 = a01 / l00;
         let l20 = a02 / l00;

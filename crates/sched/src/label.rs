@@ -3,14 +3,14 @@
 
 use crate::config::{Error, Grouping, PackerConfig, VARIANTS};
 
-/// Largest number of labels in the label table. A table of this size reserves 128 MiB of address
-/// space, but only pages in use occupy memory.
+/// Maximum number of labels. Packets with the same label share a batch. The table for all labels
+/// reserves 128 MiB of address space, but only pages in use occupy memory.
 const LABELS_MAX: usize = 1 << 26;
 
 /// Label of packets that share a batch.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Label {
-    /// Input of the packer for these packets. A configured function usually has one input.
+    /// Packer input that received these packets. A configured function usually has one input.
     pub stream: u16,
     /// Kind of processing within the function.
     pub variant: u8,
@@ -80,13 +80,13 @@ impl LabelIndex {
     /// Returns the length class of a frame, or 0 if the configured grouping ignores lengths.
     #[inline]
     pub(crate) fn class(&self, length_bytes: u16) -> u16 {
-        // The length has 16 bits and the reciprocal has at most 29 bits, so the product fits in 64
-        // bits. After the shift, the result has 16 bits.
+        // The frame length has 16 bits and `reciprocal` has at most 29 bits, so their product fits
+        // in 64 bits. After the shift by 32 bits, it fits in 16 bits.
         ((u64::from(length_bytes) * self.reciprocal) >> 32) as u16
     }
 
-    /// Returns the index of a packet's label. The result is at least [`LabelIndex::count`] if the
-    /// stream does not exist.
+    /// Returns the index of a packet's label in the dense table. If the packer input `stream` does
+    /// not exist, the result is at least [`LabelIndex::count`], which is not a valid index.
     #[inline]
     pub(crate) fn of(&self, stream: u16, variant: u8, length_bytes: u16) -> usize {
         self.of_class(stream, variant, self.class(length_bytes))

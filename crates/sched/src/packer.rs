@@ -56,11 +56,11 @@ pub enum Insert {
 pub struct Packer {
     // Every insertion accesses the following fields, so they come first.
     label_index: LabelIndex,
-    /// For each label, the number of its open batch plus 1. The value 0 means that the label has no
-    /// open batch.
+    /// Number of the open batch of each label, plus 1. The value 0 means that the label has no open
+    /// batch. Packets with the same label share a batch.
     table: Box<[u16]>,
-    /// Position of the next packet in each batch, at the index of the batch plus 1. Index 0 serves
-    /// labels without a batch, and never has room.
+    /// Position of the next packet in each batch. A batch has the index of its number plus 1. The
+    /// entry at index 0 never has room, and belongs to all labels without an open batch.
     cursors: Box<[Cursor]>,
     /// Submission that is being filled. Some of its fields are set only when it closes.
     filling: Chunk,
@@ -407,8 +407,9 @@ impl Packer {
         run
     }
 
-    /// Copies packets with several labels into the open batches of these labels. Stops at the first
-    /// packet that does not fit, and returns the number of copied packets.
+    /// Copies packets into the open batches of their labels. Packets with the same label share a
+    /// batch. Stops at the first packet that does not fit, and returns the number of copied
+    /// packets.
     ///
     /// The caller ensures that the current submission has enough buffer memory left for all
     /// packets.
@@ -432,7 +433,8 @@ impl Packer {
             }
             let slot = cursor.next as usize;
             cursor.next += 1;
-            // Most packets are not longer than an earlier packet, so this store is rare.
+            // Most packets are not longer than an earlier packet. The check therefore avoids most
+            // writes.
             if cursor.longest < descriptor.length.into() {
                 cursor.longest = descriptor.length.into();
             }
@@ -440,7 +442,7 @@ impl Packer {
             binned_parameters[slot] = parameters.of(taken);
             taken += 1;
         }
-        // `taken` is at most `room`, which has 32 bits.
+        // The conversion is exact, because `taken` is at most `room`, a 32-bit number.
         *room -= taken as u32;
         self.count_units(extents(&descriptors[..taken]).units);
         taken
@@ -483,8 +485,8 @@ impl Packer {
         Insert::Leftover
     }
 
-    /// Puts a packet into the open batch of its label or, if this batch has no room, into an empty
-    /// batch. Returns false if the packet fits in neither.
+    /// Puts a packet into the open batch of packets with the same label. If this batch has no room,
+    /// uses an empty batch. Returns false if the packet fits in neither.
     fn bin(&mut self, packet: &Waiting) -> bool {
         if self.room == 0 {
             return false;
@@ -501,7 +503,8 @@ impl Packer {
         };
         let cursor = &mut self.cursors[number];
         let slot = cursor.next as usize;
-        // With all groupings except `none`, a batch has only one kind of processing.
+        // Only with the grouping `none`, the packets of a batch can need different kinds of
+        // processing.
         if cursor.variant != u32::from(packet.variant) {
             cursor.variant = packet.variant.into();
             self.parts.begin(number - 1, slot, packet.variant);

@@ -14,8 +14,8 @@ use godwit_abi::{Bin, Descriptor, PART_MORE, PART_REST};
 use crate::chunk::Chunk;
 use crate::config::{PackerConfig, VARIANTS};
 
-/// Records where the kind of processing changes within a batch. It allocates no memory if the
-/// configuration does not allow such changes.
+/// Records the positions in a batch where the kind of processing changes. It allocates no memory if
+/// each batch has only one kind of processing.
 #[derive(Debug)]
 pub(crate) struct Parts {
     /// For each packet position, the kind of processing plus 1 if it differs from the previous
@@ -44,8 +44,7 @@ impl Parts {
         }
     }
 
-    /// Records that the packets of a batch need the kind of processing `variant` from position
-    /// `slot` on.
+    /// Records that the kind of processing `variant` begins at position `slot` of a batch.
     pub(crate) fn begin(&mut self, bin: usize, slot: usize, variant: u8) {
         self.begins[slot] = 1 + u16::from(variant);
         self.mixed[bin] = true;
@@ -89,7 +88,7 @@ impl Parts {
             next += u32::from(part.count);
             chunk.bins.push(*part);
         }
-        // The batch has at least two kinds of processing, so its first entry exists.
+        // The loop has added at least two entries, so the index is valid.
         chunk.bins[bins].part &= !PART_REST;
         if let Some(last) = chunk.bins.last_mut() {
             last.part &= !PART_MORE;

@@ -66,8 +66,8 @@ impl Journal {
         Ok(())
     }
 
-    /// Writes the current numbers and the reservations in `more` to a new file, which then replaces
-    /// the journal.
+    /// Writes all reserved sequence numbers to a new file, which then replaces the journal. `more`
+    /// contains additional reservations.
     fn rewrite(&mut self, more: &[Entry]) -> Result<(), Error> {
         self.is_broken = true;
         let mut numbers = self.numbers.clone();

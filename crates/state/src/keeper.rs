@@ -24,8 +24,8 @@ const RETRY_INTERVAL: Duration = Duration::from_millis(250);
 
 /// User of reserved sequence numbers, such as a packet function.
 pub trait Source: Send + Sync {
-    /// Returns the reservations that this user needs now. The method returns the same reservations
-    /// again until [`Source::grant`] is called.
+    /// Returns the reservations of sequence numbers that are needed now. Repeated calls return the
+    /// same reservations until [`Source::grant`] is called.
     fn due(&self) -> Vec<Entry>;
 
     /// Permits the use of the reserved numbers in `entries`, which are now stored durably.
@@ -100,8 +100,8 @@ impl State {
         self.journal.as_ref().map_or(Ok(()), |journal| lock(journal).write(entries))
     }
 
-    /// Adds a user of sequence numbers. The thread that [`State::start`] creates writes the
-    /// reservations of this user.
+    /// Registers `source`, which uses reserved sequence numbers. The thread that [`State::start`]
+    /// creates writes its reservations to the journal.
     pub fn add(&self, source: &Arc<dyn Source>) {
         lock(&self.sources).push(Arc::downgrade(source));
     }
@@ -159,8 +159,8 @@ impl State {
         }
     }
 
-    /// Writes the reservations that are due, and then permits the use of their numbers. Returns
-    /// whether there were any reservations.
+    /// Writes all reservations of sequence numbers that are needed now. Then permits the use of the
+    /// reserved numbers. Returns whether there were any reservations.
     fn write_due(&self) -> Result<bool, Error> {
         let sources = self.sources();
         let due: Vec<Vec<Entry>> = sources.iter().map(|source| source.due()).collect();

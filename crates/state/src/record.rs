@@ -55,7 +55,8 @@ fn check(record: &[u8]) -> [u8; CHECK_BYTES] {
     check
 }
 
-/// Returns the bytes of a new journal with the reservations `entries` as its first batch.
+/// Returns the bytes of a new journal of sequence numbers. The reservations in `entries` form its
+/// first batch.
 pub(crate) fn journal_bytes(batch: u64, entries: &[Entry]) -> Vec<u8> {
     let mut bytes = TEXT.to_vec();
     bytes.extend(batch.to_le_bytes());

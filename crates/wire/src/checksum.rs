@@ -114,9 +114,10 @@ pub(crate) fn nonzero(checksum: u16) -> u16 {
 /// Returns the one's complement sum of `bytes`, read as big-endian 16-bit words.
 #[inline]
 fn sum(bytes: &[u8]) -> u64 {
-    // The byte order of the machine is enough, because it changes only the byte order of the result
-    // (RFC 1071, section 2 B). Wider words can be summed and folded later (section 2 C). The code
-    // sums native 64-bit words and counts the carries in the upper half of a 128-bit sum.
+    // Words are summed in the byte order of the machine. Another byte order would only swap the
+    // bytes of the result (RFC 1071, section 2 B). Words wider than 16 bits can be summed first and
+    // folded later (section 2 C). The carries of the 64-bit words collect in the upper half of a
+    // 128-bit sum.
     let (blocks, rest) = bytes.as_chunks::<32>();
     let mut wide = if blocks.is_empty() { 0 } else { sum_blocks(blocks) };
     let (words, rest) = rest.as_chunks::<8>();
@@ -137,7 +138,8 @@ fn sum(bytes: &[u8]) -> u64 {
         wide += u128::from(u16::from_ne_bytes([last, 0]));
     }
 
-    // No addition overflows, because slice lengths keep the upper half below 2^61.
+    // No addition overflows. The upper half counts carries, and a slice has too few words for 2^61
+    // carries.
     let wide = (wide & u128::from(u64::MAX)) + (wide >> 64);
     let wide = (wide as u64 as u128) + (wide >> 64);
     let wide = wide as u64;

@@ -391,8 +391,8 @@ mod tests {
             let mut padded = options.clone();
             padded.resize(options.len().next_multiple_of(4), 0);
             prop_assert_eq!(TcpHeader::parse(&view), TcpHeader { options: &padded, ..header });
-            // The test does not invert the window, because 0 and 0xffff have the same one's
-            // complement sum.
+            // Only one bit of the window changes. If all bits were inverted, 0 could become 0xffff,
+            // which leaves a one's complement sum unchanged.
             view.set_window(window ^ 1);
             prop_assert_eq!(view.verify_checksum(pseudo(length)), Err(Error::Checksum));
         }

@@ -67,8 +67,8 @@ macro_rules! view {
         }
 
         impl<T: AsRef<[u8]>> $name<T> {
-            /// Creates a view. Checks that the header fits in the buffer, with all lengths in the
-            /// header.
+            /// Creates a view of a header. Returns an error if the buffer is shorter than the
+            /// lengths in the header require.
             #[inline]
             pub fn new_checked(buffer: T) -> Result<Self, $crate::Error> {
                 $check(buffer.as_ref())?;

@@ -62,8 +62,8 @@ impl Classifier {
         }
     }
 
-    /// Reads a frame with any headers into the block. Without an IPv4 five-tuple, determines the
-    /// class of the frame at once.
+    /// Reads the addresses, protocol and ports of an IPv4 packet into the block. Immediately
+    /// classifies a frame that lacks them.
     #[cold]
     #[inline(never)]
     fn read_other(&self, block: &mut Block, packet: usize, frame: &[u8]) {
@@ -134,7 +134,8 @@ impl Block {
                 | ((self.destination[packet] ^ rule.destination.0) & rule.destination.1)
                 | ((self.protocol[packet] ^ value) & mask);
             let ports = self.ports[packet];
-            // For a port below the range, the subtraction wraps, and the result exceeds every span.
+            // One comparison checks both ends of a port range. For a port below the range, the
+            // subtraction wraps around to a number above 65535.
             let is_outside =
                 ((ports >> 16).wrapping_sub(source_low) > source_span) | ((ports & 0xffff).wrapping_sub(low) > span);
             let is_match = (differs == 0) & !is_outside & (self.class[packet] == 0);

@@ -1,5 +1,5 @@
-//! Selects how many packets a function interleaves, from measured read times of the function's
-//! table.
+//! Selects how many packets a CPU kernel interleaves to hide cache misses. The selection depends on
+//! the measured time of reads from the function's table.
 
 use std::hint::black_box;
 use std::time::Instant;
@@ -25,17 +25,19 @@ pub(super) struct Interleaving {
     pub(super) reason: String,
 }
 
-/// Number of interleaved packets in the measurement for a table in a near cache. In the benchmark
+/// Number of interleaved packets in a comparison with non-interleaved processing. In the benchmark
 /// `dpi`, 8 to 32 interleaved packets are equally fast.
 pub(super) const SAMPLE: u32 = 16;
-/// Minimum speedup that justifies interleaving if the table lies in a near cache.
+/// Minimum speedup that justifies interleaving if the table lies in a cache near the core.
 const SAMPLE_GAIN: f64 = 1.1;
 
 impl Interleaving {
-    /// Selects the number of interleaved packets again for a table that lies in a near cache.
-    /// `plain_ns` is the measured time of a packet without interleaving. `interleaved_ns` is the
-    /// time with [`SAMPLE`] interleaved packets. Interleaving also helps functions with many
-    /// dependent reads, such as an automaton that reads a payload byte by byte.
+    /// Enables interleaving if a comparison shows that it is faster. `plain_ns` is the measured
+    /// time of a packet without interleaving. `interleaved_ns` is the time with [`SAMPLE`]
+    /// interleaved packets.
+    ///
+    /// Interleaving can help even if the table lies in a cache near the core. For example, an
+    /// automaton that reads a payload byte by byte waits for every read.
     pub(super) fn with_sample(self, plain_ns: f64, interleaved_ns: f64) -> Self {
         if plain_ns < SAMPLE_GAIN * interleaved_ns {
             return self;

@@ -84,7 +84,8 @@ impl Loaded {
         for level in loaded.levels().iter().filter(|level| level.supported()) {
             let (ns, is_significant) = loaded.measure_ns(Kernels { native: None, level, group })?;
             loaded.measured.push((level.name.to_owned(), ns));
-            // If no measurement is significant, the highest x86-64 level is selected.
+            // A time is not significant if the kernel drops all packets. The highest supported
+            // x86-64 level is then selected.
             if !is_significant || fastest.is_none_or(|(_, best)| ns < best) {
                 fastest = Some((level, if is_significant { ns } else { f64::INFINITY }));
             }
@@ -131,8 +132,8 @@ impl Loaded {
                     selected = selected.with_sample(plain_ns, interleaved_ns);
                 }
                 self.interleaving = Some(selected.reason);
-                // With `native`, group size 0 replaces group size 1, because the loop for group
-                // size 0 also prefetches frames.
+                // Like group size 1, group size 0 disables interleaving, but its loop also
+                // prefetches frames.
                 Ok(if implementation == Implementation::Native && selected.group == 1 { 0 } else { selected.group })
             }
             _ => Ok(1),

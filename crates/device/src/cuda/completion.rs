@@ -7,8 +7,7 @@ use cudarc::driver::result::DriverError;
 
 use super::slot::Slot;
 
-/// Divisor of a submission's waiting time. The quotient is the time until the next query of the
-/// driver.
+/// Ratio of the time that a submission has waited to the interval between driver queries.
 const QUERY_DIVISOR: u32 = 16;
 /// Maximum time between two queries of the driver.
 const QUERY_INTERVAL_MAX: Duration = Duration::from_micros(100);

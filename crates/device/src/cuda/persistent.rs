@@ -127,7 +127,8 @@ impl Groups {
 /// the reason if the device has too few work-groups. `resident` is the number of work-groups that
 /// can run at once on an idle device.
 fn groups_per_lane(resident: usize, lanes: usize, minimum: usize) -> Result<usize, Unavailable> {
-    // Half of the device stays free for launches, and each polling work-group costs some bus
+    // Kernel launches need about half of the device, so persistent work-groups occupy at most the
+    // other half. Their number is also limited, because each polling work-group uses some bus
     // bandwidth.
     let per_lane = (resident / 2 / lanes).min(GROUPS_PER_LANE_MAX).max(minimum);
     if per_lane * lanes <= resident {

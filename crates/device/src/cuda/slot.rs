@@ -145,8 +145,8 @@ impl Slot {
                 }
             }
         }
-        // The result includes the list of batches, which the work-groups read over the bus if it is
-        // not copied.
+        // If the list of batches is not copied, work-groups read it over the bus. Its bytes are
+        // therefore counted too.
         let bins = if is_direct { offsets.parameters - offsets.bins } else { 0 };
         let [to_device, to_host] = self.copied.map(|parts| parts.iter().map(|part| part.1).sum::<usize>());
         [bins + to_device, to_host]

@@ -56,9 +56,10 @@ struct Updates {
 const STAGING_BYTES: usize = 64 << 10;
 
 impl Tables {
-    /// Copies the tables of all functions to device memory. The memory begins with the function
-    /// chain and ends with the number of bytes that each function accesses. It has the following
-    /// layout:
+    /// Copies the function chain and the tables of all functions to device memory. In the following
+    /// layout, an image contains the tables of one function. `offsets_at` and `reaches_at` are
+    /// offsets of two arrays. The array at `reaches_at` contains the numbers of bytes that each
+    /// function reads and writes in a packet.
     ///
     /// ```text
     /// 0       offsets[0]      offsets[1]          offsets_at            reaches_at
@@ -156,8 +157,8 @@ impl Tables {
         chain.parts().into_iter().try_for_each(write)
     }
 
-    /// Writes `bytes` bytes to the tables in device memory, at offset `target`.
-    /// `copy_to(offset, part)` provides each part of these bytes.
+    /// Writes `bytes` bytes to the tables in device memory, at offset `target`. Calls
+    /// `copy_to(offset, part)` to fill `part` with the data that begins at `offset`.
     fn write(
         &self,
         context: &Context,

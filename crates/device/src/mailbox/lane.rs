@@ -60,7 +60,8 @@ pub(crate) struct PersistentLane {
     /// Number of submissions in flight whose batches are all finished.
     done: usize,
     times: Vec<BinTime>,
-    /// Time when a batch of this worker last finished, or was last posted to empty mailboxes.
+    /// Time when a batch of this worker last finished. If a batch was posted later while none was
+    /// in flight, it is the time of this post.
     since: Instant,
     idle_polls: u32,
     reported_lost: bool,
@@ -206,7 +207,8 @@ impl PersistentLane {
                 group.weight -= posted.weight;
                 flight.finished += 1;
                 self.done += usize::from(flight.is_done());
-                // No batch takes more than the whole time, so the result fits.
+                // `weight` is at most `total`, so the result is at most the elapsed time and fits
+                // in 64 bits.
                 let elapsed_ns = (elapsed_ns * u128::from(posted.weight) / total) as u64;
                 flight.times.push(BinTime { bin: posted.bin as u32, elapsed_ns });
             }

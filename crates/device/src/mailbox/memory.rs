@@ -24,10 +24,10 @@ const STOP: u64 = 1 << 32;
 /// Number of bytes that the host writes to a mailbox in one atomic operation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum HostWords {
-    /// The host writes 4 bytes at a time. Work-groups do not read [`Mailbox::extent`].
+    /// Each write has 4 bytes. Work-groups do not read the field [`Mailbox::extent`].
     Single,
-    /// The host writes 8 bytes at a time. Work-groups read `posted` and `stop` together, and read
-    /// `extent` afterwards.
+    /// Each write has 8 bytes. Work-groups read the fields `posted` and `stop` together, and then
+    /// the field `extent`.
     Pairs,
 }
 
@@ -171,7 +171,8 @@ impl Mailboxes {
         }
     }
 
-    /// Prepares the mailboxes for new work-groups, after all previous work-groups have ended.
+    /// Resets the mailboxes, through which work-groups receive batches from the host. All previous
+    /// work-groups must have ended.
     pub(crate) fn reset(&self) {
         for group in 0..self.groups {
             self.word(group, offset_of!(Mailbox, stop)).store(0, Ordering::Relaxed);

@@ -37,7 +37,8 @@ struct Waiting {
     chunk: u64,
     /// Index of the batch of packets in its submission.
     bin: usize,
-    /// Whether this entry continues the previous batch, and must go to the same work-group.
+    /// Whether this entry is a further part of the previous entry's batch. All parts of a batch
+    /// must go to the same work-group.
     is_rest: bool,
 }
 
@@ -80,8 +81,8 @@ impl Split {
         for queue in (1..self.waiting.len()).chain([0]) {
             let (waiting, groups, last) = (&mut self.waiting[queue], &self.groups[queue], &mut self.last[queue]);
             while let Some(&Waiting { chunk, bin, is_rest }) = waiting.front() {
-                // All parts of a batch wait in the same queue, because they belong to one function.
-                // The previous part therefore was the last entry that left this queue.
+                // All parts of a batch wait in one queue, one after another. `last` is therefore
+                // the work-group that received the previous part.
                 let serving = if is_rest { *last..*last + 1 } else { groups.clone() };
                 let Some(group) = post(chunk, bin, serving) else { break };
                 *last = group;
@@ -185,7 +186,7 @@ mod tests {
         chunk[2].part = PART_REST;
         chunk[4].part = PART_REST;
         split.enqueue(0, &chunk);
-        // The second part of the first batch finds no room in the first attempt.
+        // In the first attempt, the work-group has room for only one part of the first batch.
         let mut given = Vec::new();
         for room in [1, usize::MAX] {
             let mut room = room;

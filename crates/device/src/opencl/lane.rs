@@ -38,8 +38,8 @@ const POLL_INTERVAL: Duration = Duration::from_micros(50);
 pub(super) struct LaunchLane {
     held: ManuallyDrop<Held>,
     times: Vec<BinTime>,
-    /// Time when an earlier submission ended, or when the oldest submission in flight was submitted
-    /// if that is later.
+    /// Start of the wait for the next result. It is the later of two times: the end of the previous
+    /// submission, and the start of the oldest submission in flight.
     since: Instant,
     /// Whether this connection has reported that the device is lost.
     reported_lost: bool,

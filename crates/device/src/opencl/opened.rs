@@ -127,7 +127,6 @@ impl Opened {
         })
     }
 
-    /// Returns the parts of the device that each submission in flight uses.
     pub(super) fn parts(&self) -> SlotParts<'_> {
         let Self { found, context, device, kernels, tables, packets, runs_chain, planner, .. } = self;
         SlotParts { found, context, device, kernels, tables, packets, needs: &planner.needs, runs_chain: *runs_chain }

@@ -157,9 +157,9 @@ fn modes(device: &Device, platform: &str, is_cpu: bool, svm: Svm) -> Vec<ModeFou
     // makes optional.
     let is_version_2 = text(device.version()).starts_with("OpenCL 2.");
     let has_scope = is_version_2 || device.atomic_memory_capabilities().unwrap_or(0) & NEEDED == NEEDED;
-    // PoCL 3.1 supports atomic operations that the host and all devices can see, but its compiler
-    // does not report this feature. If the device is the processor, the scope of the device
-    // includes the host.
+    // PoCL 3.1 supports atomic operations that are visible to the host and to all devices, but its
+    // compiler does not report this feature. On a CPU device, atomic operations of device scope are
+    // also visible to the host.
     let features = device.opencl_c_features().unwrap_or_default();
     let has_feature = is_version_2 || is_cpu || features.iter().any(|feature| text_of(&feature.name) == SCOPE_FEATURE);
     let unsupported = |reason: &str| Some(Unavailable::Unsupported(reason.to_owned()));

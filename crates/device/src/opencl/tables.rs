@@ -35,7 +35,7 @@ pub(super) struct Tables {
 
 /// Memory to which changes of tables are written.
 enum Copies {
-    /// The buffers use this host memory, in which the tables begin at this offset.
+    /// The OpenCL buffers lie in this host memory. The number is the offset of the tables in it.
     Shared(Image, usize),
     /// The buffers are in device memory, and this command queue copies changes to them.
     Own(Mutex<CommandQueue>),

@@ -72,8 +72,6 @@ impl Source for Gpu {
 mod tests {
     use super::*;
 
-    /// Checks that the reason for a missing meter names NVML. On a machine with NVML, no GPU has
-    /// the PCI address of this test.
     #[test]
     fn reports_why_a_gpu_has_no_meter() {
         let Err(reason) = source(Some(0), Some("ffff:ff:1f.7")) else { panic!("found a device at ffff:ff:1f.7") };

@@ -26,7 +26,7 @@ pub(crate) enum Direction {
 /// Block of rows. Rows are byte ranges with equal lengths and equal distances.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Block {
-    /// Offset of the first row from the start of the packet memory.
+    /// Offset of the first byte range from the start of the packet memory.
     pub(crate) offset: usize,
     /// Length of a row.
     pub(crate) bytes: usize,

@@ -14,8 +14,9 @@ use serde::{Deserialize, Serialize};
 pub struct TransferCosts {
     /// Fixed cost of a submission that copy engines move.
     pub copy_chunk_bytes: usize,
-    /// Minimum cost in bytes of a copy from one packet buffer. An H200 makes 247 million such
-    /// copies per second, in each direction at the same time.
+    /// Minimum cost of a copy from one packet buffer. The cost is the number of bytes that a copy
+    /// engine moves in the same time. An H200 makes 247 million such copies per second, in each
+    /// direction at the same time.
     pub copy_row_bytes_min: usize,
     /// Number of array bytes that copy engines move per packet. The device receives a descriptor
     /// and a parameter, and returns a descriptor and an outcome.
@@ -23,8 +24,8 @@ pub struct TransferCosts {
     /// Fixed cost of a packet that the kernel accesses over the bus by zero-copy. The unit of all
     /// costs is a byte that a copy engine moves.
     pub zero_copy_packet_bytes: usize,
-    /// Cost of 100 bytes that the kernel reads over the bus by zero-copy. The unit of all costs is
-    /// a byte that a copy engine moves.
+    /// Cost of 100 bytes that the kernel reads over the bus by zero-copy. The cost is the number of
+    /// bytes that a copy engine moves in the same time.
     pub zero_copy_read_percent: usize,
     /// Cost of 100 bytes that the kernel writes over the bus by zero-copy. The unit of all costs is
     /// a byte that a copy engine moves.
@@ -54,8 +55,8 @@ impl Default for TransferCosts {
 }
 
 impl TransferCosts {
-    /// Returns the cost to move a submission with copy engines. `buffers_bytes` is the cost of the
-    /// packet buffers alone.
+    /// Returns the cost of moving a submission with the GPU's copy engines. `buffers_bytes` is the
+    /// part of this cost that the packet buffers cause.
     pub(super) fn copy(&self, packets: usize, buffers_bytes: usize) -> usize {
         buffers_bytes + packets * self.copy_packet_bytes + self.copy_chunk_bytes
     }

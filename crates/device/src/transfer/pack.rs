@@ -41,9 +41,11 @@ pub(crate) fn pack(chunk: &Chunk, region: &Region, needs: &[AccessNeeds], stagin
     }
 }
 
-/// Copies the bytes that kernels may have written from the staging buffer back to the original
-/// packet buffers. `buffers` are the original buffers, in the order of the batches. The descriptors
-/// then refer to the original buffers again.
+/// Copies packet data from the staging buffer back to the original packet buffers. Copies only
+/// bytes that kernels may have written.
+///
+/// `buffers` contains the original buffers in the order of the batches. Afterwards, the descriptors
+/// refer to these buffers again.
 pub(crate) fn unpack(chunk: &mut Chunk, region: &mut Region, needs: &[AccessNeeds], staging: &[u8], buffers: &[u32]) {
     let mut buffers = buffers.iter();
     for bin in &chunk.bins {

@@ -61,7 +61,7 @@ pub(crate) struct Planner {
     pub(crate) pitch: Option<usize>,
     pub(crate) transfer: Transfer,
     pub(crate) costs: TransferCosts,
-    /// Way of transfer for packets that the copy engines do not move.
+    /// How the device accesses packets that the copy engines do not move.
     pub(crate) otherwise: ChunkTransfer,
 }
 
@@ -101,8 +101,8 @@ impl Planner {
     }
 
     /// Returns whether the device should access the submission's arrays directly. The arrays must
-    /// lie in one allocation, as [`Chunk::new`] creates it. With copies of packets, the submission
-    /// must also be large and have few gaps between its batches.
+    /// lie in one allocation, as [`Chunk::new`] creates it. If the packets are copied to the
+    /// device, the submission must also be large and have few gaps between its batches.
     fn uses_own_arrays(&self, chunk: &Chunk, transfer: ChunkTransfer) -> bool {
         let packets = chunk.packets as usize;
         let own = chunk.parameters.pages();

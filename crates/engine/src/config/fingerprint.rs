@@ -9,7 +9,7 @@ use std::sync::OnceLock;
 use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
-/// Stanzas that the fingerprint does not cover, because they may change at run time.
+/// Configuration stanzas that may change at run time. The hashes do not include them.
 const FREE: [&str; 2] = ["class", "chain"];
 
 /// Hashes of all values in a configuration, in order.

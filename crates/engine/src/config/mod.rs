@@ -96,7 +96,8 @@ impl Config {
         // The text may contain keys, so it is overwritten after use.
         let text = Zeroizing::new(read(path)?);
         let mut config = Self::parse(&text, &path.display().to_string(), folder(path))?;
-        // A reload must find the file from any working directory, so its path is absolute.
+        // The path of the configuration file is absolute, because a later reload may happen in
+        // another working directory.
         config.path = Some(std::path::absolute(path).unwrap_or_else(|_| path.to_owned()));
         Ok(config)
     }

@@ -390,7 +390,7 @@ impl<'a> ArenaStanza<'a> {
 pub(super) struct Room {
     pub(super) headroom_bytes: usize,
     pub(super) tailroom_bytes: usize,
-    /// Tailroom that frames of certain lengths do not need ([`ArenaConfig::tailroom_saved`]).
+    /// See [`ArenaConfig::tailroom_saved`].
     tailroom_saved: [u8; 16],
 }
 
@@ -401,8 +401,8 @@ impl Room {
             let weights: Vec<u32> = functions.iter().map(|function| u32::from(bytes(&*function.function))).collect();
             chain.path_max(&weights) as usize
         };
-        // The saved tailroom depends on a frame's length at its arrival. It is therefore used only
-        // if no other function changes the length of frames.
+        // `tailroom_saved` applies to the length of a frame at its arrival. It is therefore used
+        // only if no other function changes the length of frames.
         let reached = functions.iter().enumerate().filter(|(index, _)| chain.is_reached(*index));
         let mut resizing =
             reached.map(|(_, entry)| &entry.function).filter(|function| function.contract().changes_length());

@@ -105,11 +105,11 @@ fn arena(config: &Config) -> Result<Arena, Error> {
     Ok(Arena::over(godwit_device::arena_memory(&ids, bytes)?, arena, workers)?)
 }
 
-/// Opens the state folder for functions whose sequence numbers must survive a restart.
+/// Opens the state folder, which stores sequence numbers across restarts.
 ///
 /// Returns `None` if no function has such sequence numbers, or if the run is a replay. Also returns
-/// `None` if the configuration names no folder and does not come from a file. Its keys are then
-/// generated.
+/// `None` if no folder is configured and the configuration does not come from a file. The keys are
+/// then newly generated.
 fn start_state(config: &Config, options: &Options) -> Result<Option<Arc<State>>, Error> {
     let folder = options.state.as_ref().or(config.engine.state.as_ref());
     let functions = || config.functions.iter().filter_map(|entry| Some((&entry.name, entry.function.durable()?)));

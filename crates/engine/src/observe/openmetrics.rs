@@ -31,7 +31,7 @@ impl Kind {
     }
 }
 
-/// Samples with the same metric name. The lines do not contain the name.
+/// Samples of one metric. Each line contains a sample without the name of the metric.
 struct Family {
     kind: Kind,
     unit: &'static str,

@@ -177,8 +177,7 @@ fn as_map<S: Serializer>(pairs: &[(String, u64)], serializer: S) -> Result<S::Ok
 /// Numbers of packets by latency.
 #[derive(Clone, Debug, Default)]
 pub struct Distribution {
-    /// Upper bounds in nanoseconds. Each bound has the number of packets that took at most this
-    /// time.
+    /// Pairs of a latency in nanoseconds and the number of packets with at most this latency.
     pub buckets: Vec<(u64, u64)>,
     /// Number of packets.
     pub total: u64,
@@ -256,8 +255,8 @@ pub struct RecentReport {
     pub ports: Vec<RecentPort>,
     /// Functions, in the order of the configuration.
     pub functions: Vec<RecentFunction>,
-    /// Average power of each device in watts, in the order of `power`. An element is `None` if the
-    /// power is not measured.
+    /// Average power of each device in watts. The devices have the same order as in the field
+    /// `power` of the full report. An element is `None` if the power is not measured.
     pub watts: Vec<Option<f64>>,
 }
 
@@ -288,7 +287,7 @@ pub struct RecentFunction {
     /// Time from a packet's arrival at the function to its completion. `None` if the function
     /// processed no packet.
     pub latency: Option<Latency>,
-    /// Fraction of the period in which devices worked on the function. The sum of several devices
-    /// can exceed 1.
+    /// Time for which devices worked on the function, as a fraction of the period. The sum over
+    /// several devices can exceed 1.
     pub busy: f64,
 }

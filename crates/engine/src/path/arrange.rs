@@ -88,8 +88,8 @@ impl Feed {
 }
 
 impl Input {
-    /// Executes one step of the function. During a change of the function chain, a new packet waits
-    /// in `created`.
+    /// Executes one step that the function returned. While the function chain changes, a packet
+    /// that the function creates waits in the list `created`.
     fn execute(
         &mut self,
         core: &mut Core,

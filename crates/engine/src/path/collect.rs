@@ -30,7 +30,7 @@ pub(crate) struct Collect {
     placement: Placement,
     completion: Completion,
     scratch: ChainScratch,
-    /// Packets of unused devices that wait for room in the batches for the CPU.
+    /// Packets whose device is no longer used. They wait for room in the CPU's batches.
     stranded: VecDeque<(Bin, Descriptor, u64)>,
     /// Copy of the lost devices that other threads read.
     lost: Arc<Mutex<Vec<DeviceLoss>>>,
@@ -46,8 +46,8 @@ pub(crate) enum Polled {
 }
 
 impl Collect {
-    /// Creates the component from the devices of the worker. `allowed` contains the devices on
-    /// which each function may run.
+    /// Creates a collector for the devices of a worker. `allowed` contains the devices on which
+    /// each function may run.
     pub(crate) fn new(devices: Vec<WorkerDevice>, allowed: Vec<Box<[usize]>>) -> Self {
         Self {
             completion: Completion {
@@ -88,10 +88,11 @@ impl Collect {
         self.devices.iter().all(WorkerDevice::is_empty)
     }
 
-    /// Replaces the streams from which packets are put into batches. All batches must be empty.
+    /// Replaces the inputs of all packers, which put packets into batches. All batches must be
+    /// empty.
     ///
     /// # Errors
-    /// If a packer cannot distinguish that many inputs.
+    /// Returns an error if a packer cannot support this number of inputs.
     pub(crate) fn set_streams(&mut self, streams: &[Stream]) -> Result<(), Error> {
         self.devices.iter_mut().try_for_each(|device| Ok(device.packer.set_streams(streams)?))
     }
@@ -202,8 +203,9 @@ impl Collect {
         self.completion.done.push((function, range));
     }
 
-    /// Returns consecutive packets of the completed batch with the same path: their last function,
-    /// and their position in the submission. Returns `None` if `index` is too large.
+    /// Returns a run of packets from the completed batch that ended at the same function. The
+    /// result contains this function and the packets' indices in the submission. Returns `None` if
+    /// there is no run with this index.
     pub(crate) fn done(&self, index: usize) -> Option<(usize, Range<usize>)> {
         self.completion.done.get(index).cloned()
     }
@@ -217,7 +219,8 @@ impl Collect {
         core.counts.set(core.plan.layout.device(device, DEVICE_MOVED_BACK), back);
     }
 
-    /// Returns whether packets of unused devices wait for room in the batches for the CPU.
+    /// Returns whether packets wait for room in the CPU's batches because their device is no longer
+    /// used.
     pub(crate) fn has_stranded(&self) -> bool {
         !self.stranded.is_empty()
     }
@@ -229,7 +232,7 @@ impl Collect {
     pub(crate) fn requeue(&mut self, core: &mut Core, now_ns: u64) -> bool {
         let WorkerDevice { id, packer, .. } = &mut self.devices[LAST_RESORT];
         while let Some((bin, packet, parameter)) = self.stranded.front() {
-            // The input stream with the function's number accepts packets of all classes.
+            // A packer input with the number of a function accepts packets of all classes.
             if packer.insert(now_ns, bin.instance, bin.variant, packet, *parameter) == Insert::Refused {
                 return false;
             }
@@ -240,12 +243,14 @@ impl Collect {
         true
     }
 
-    /// Returns the histogram of the time in each function. It continues to grow.
+    /// Returns the shared histogram of the time that packets spend in each function. The worker
+    /// continues to update it.
     pub(crate) fn latency(&self) -> Vec<Arc<SharedHistogram>> {
         self.completion.latency.clone()
     }
 
-    /// Returns the list of devices that are no longer used. It continues to grow.
+    /// Returns the shared list of devices that are no longer used. The worker continues to update
+    /// it.
     pub(crate) fn lost(&self) -> Arc<Mutex<Vec<DeviceLoss>>> {
         Arc::clone(&self.lost)
     }

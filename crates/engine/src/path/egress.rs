@@ -29,7 +29,7 @@ impl Departing {
         Self { outs: (0..ports).map(|_| Vec::new()).collect(), arrivals: Vec::new() }
     }
 
-    /// Records that `packets` of these packets arrived at the time `arrival_ns`.
+    /// Records that `packets` of the departing packets arrived at the time `arrival_ns`.
     #[inline]
     pub(crate) fn arrived(&mut self, arrival_ns: u64, packets: u64) {
         if packets > 0 {
@@ -80,7 +80,8 @@ impl Queues {
         std::mem::replace(self, emptied)
     }
 
-    /// Returns the histogram of the time from arrival to departure. It continues to grow.
+    /// Returns the shared histogram of the time from arrival to departure. The worker continues to
+    /// update it.
     pub(crate) fn latency(&self) -> Arc<SharedHistogram> {
         Arc::clone(&self.latency)
     }

@@ -34,8 +34,8 @@ pub(crate) struct Exit {
 }
 
 impl Exit {
-    /// Creates the exit from the transmit queues, one per port. `waits` states whether flooded
-    /// packets wait for buffers.
+    /// Creates the output stage of a worker. `queues` contains the transmit queue of each port.
+    /// `waits` states whether packets for several ports wait for free buffers.
     pub(crate) fn new(queues: Vec<NamedTransmit>, waits: bool, clock: Instant) -> Self {
         let exits = queues.iter().map(|(_, queue)| queue.is_some()).collect();
         let departing = Departing::new(queues.len());
@@ -80,8 +80,8 @@ impl Exit {
         }
     }
 
-    /// Sends packets by the ports that `function` chose. The outcome of a packet contains its port
-    /// number.
+    /// Sends packets to the egress ports that `function` chose. The outcome of each packet contains
+    /// its port number.
     #[inline]
     pub(crate) fn send_chosen(
         &mut self,
@@ -151,8 +151,9 @@ impl Exit {
         let Core { plan, region, order, counts, observer, .. } = core;
         let mut flooder = Flooder { plan, region, exits: &self.exits, counts, observer, waits };
         let waits = order.open_exit(outs, |arrival_ns, packets| arrivals.push((arrival_ns, packets)), &mut flooder);
-        // Dropped packets also advance this number, by which a capture file merges the packets of
-        // all workers. It would otherwise wait for a worker that drops all packets.
+        // A capture file merges the packets of all workers by the number `settled`. Dropped packets
+        // also advance this number. Otherwise, the file would wait for a worker that drops all
+        // packets.
         let passed = core.order.passed();
         if passed != self.settled_at || core.order.in_flight() == 0 {
             self.settled_at = passed;

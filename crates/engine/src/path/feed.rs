@@ -99,8 +99,9 @@ impl Input {
 }
 
 impl Feed {
-    /// Creates the inputs of all functions. `host_halves` contains the CPU part of each function.
-    /// `waits` states whether packets wait for buffers for their fragments.
+    /// Creates one input per function. `host_halves` contains the part of each function that runs
+    /// on the CPU. `waits` states whether packets wait for free buffers before a function fragments
+    /// them.
     pub(crate) fn new(host_halves: Vec<Option<Box<dyn HostHalf>>>, waits: bool) -> Self {
         let inputs = host_halves.into_iter().map(Input::new).collect();
         Self { inputs, waits, settles: true, done: Done::default(), created: Vec::new() }
@@ -111,7 +112,8 @@ impl Feed {
         self.inputs[function].host_half.as_deref_mut()
     }
 
-    /// Returns whether any function arranges packets on the CPU ([`HostHalf::arranges`]).
+    /// Returns whether any function splits, joins, holds or creates packets on the CPU
+    /// ([`HostHalf::arranges`]).
     pub(crate) fn arranges(&self) -> bool {
         self.inputs.iter().any(|input| input.arranges)
     }
@@ -273,8 +275,8 @@ fn is_full(insert: Insert) -> bool {
     matches!(insert, Insert::ChunkFull | Insert::Refused)
 }
 
-/// Returns the number of the first packet's stream, and the number of consecutive packets with the
-/// same stream. A batch contains packets of one stream only.
+/// Returns the packer input of the first packet, and the number of consecutive packets with the
+/// same input. A batch contains packets of one input only.
 fn stream_run(core: &Core, function: usize, packets: &[Descriptor]) -> (u16, usize) {
     let Some(streams) = &core.plan.stages[function].streams else { return (function as u16, packets.len()) };
     let stream_of = |packet: &Descriptor| streams[usize::from(core.order.class(packet))];

@@ -1,6 +1,6 @@
-//! Guard of a worker's live ports. It drops frames to other stations, and packets with a source
-//! address of the router. The headers are in the cache when packets arrive, because the flow hash
-//! was just computed.
+//! Drops frames that the ports of a router must not accept. Such a frame is addressed to another
+//! station, or contains a packet with a source address of the router. The check is cheap, because
+//! the computation of the flow hash has just loaded the headers into the cache.
 
 use std::collections::HashSet;
 use std::net::IpAddr;
@@ -102,7 +102,8 @@ impl OwnSources {
     fn copy(&mut self) {
         self.addresses.clear();
         for (part, version) in &mut self.parts {
-            // The version is read first, because a later change must be noticed.
+            // The version is read before the addresses. A change between both reads is then noticed
+            // later.
             *version = Some(part.version());
             self.addresses.extend(part.all());
         }
@@ -145,7 +146,7 @@ enum NetworkHeader<'a> {
     V6(&'a [u8]),
 }
 
-/// Returns the IP packet in a frame with at most one 802.1Q tag, as the router kernels read it.
+/// Returns the IP packet in a frame with at most one 802.1Q tag.
 #[inline]
 fn network_header(frame: &[u8]) -> Option<NetworkHeader<'_>> {
     let mut at = 12;

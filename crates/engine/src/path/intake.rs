@@ -47,8 +47,8 @@ impl Receiver {
 }
 
 impl Intake {
-    /// Creates the intake from one receive queue per source. If `has_packet_clock` is set, the
-    /// timestamps of packets are the clock of functions.
+    /// Creates the input stage of a worker from one receive queue per source. If `has_packet_clock`
+    /// is set, functions use the timestamps of packets as their clock.
     pub(crate) fn new(queues: Vec<NamedReceive>, guard: Guard, burst_packets: usize, has_packet_clock: bool) -> Self {
         Self {
             guard,
@@ -107,7 +107,7 @@ impl Intake {
         self.packet_clock_ns.unwrap_or(now_ns)
     }
 
-    /// Returns whether the timestamps of packets are the clock of functions.
+    /// Returns whether functions use the timestamps of packets as their clock.
     pub(crate) fn has_packet_clock(&self) -> bool {
         self.packet_clock_ns.is_some()
     }

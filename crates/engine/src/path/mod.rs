@@ -74,11 +74,11 @@ const IDLE_LOOPS_BEFORE_SLEEP: u32 = 256;
 /// Number of idle loop iterations after which packets no longer wait for buffers. The packets that
 /// should free the buffers do not move.
 const IDLE_LOOPS_BEFORE_STALL: u32 = 20_000;
-/// Divisor that gives the reserve for copies and fragments: one eighth of the free buffers.
+/// The reserve for copies and fragments is the number of free buffers divided by this number.
 const RESERVE_SHARE: usize = 8;
 const RESERVE_PACKETS_MAX: usize = 1024;
-/// Number of completed packets after which the worker transmits. Further packets of a large
-/// submission would evict them from the CPU cache.
+/// Number of completed packets after which the worker transmits them. Otherwise, further packets of
+/// a large submission would displace them from the CPU cache.
 const DEPART_PACKETS: usize = 512;
 
 /// Components and settings from which a worker is built.
@@ -99,7 +99,7 @@ pub(crate) struct WorkerConfig {
     pub(crate) sleeps: bool,
     /// Configuration of the sender thread. If it is `None`, the worker transmits the packets.
     pub(crate) sender: Option<SenderConfig>,
-    /// Whether the timestamps of packets are the clock of functions, as in a replay.
+    /// Whether functions use the timestamps of packets as their clock, as in a replay.
     pub(crate) packet_clock: bool,
     pub(crate) grace: WorkerGrace,
     pub(crate) observer: Observer,
@@ -234,8 +234,8 @@ impl Worker {
         Ok(received > 0 || worked || departed > 0)
     }
 
-    /// Ends the wait for buffers if no packet can move otherwise. Packets on a device or with the
-    /// sender thread can still move.
+    /// Ends the wait for free buffers if no packet in flight can free a buffer. Packets on a device
+    /// or in the sender thread can still free buffers.
     #[cold]
     fn stop_waiting(&mut self) {
         if self.collect.is_empty() && self.exit.is_idle() {

@@ -24,8 +24,8 @@ use crate::control::cores::pin_to;
 use crate::error::Error;
 use crate::path::egress::{Departing, Queues, Sent};
 
-/// Number of batches of a worker. The worker can be ahead of its sender thread by this number of
-/// loop iterations.
+/// Number of packet batches that a worker and its sender thread exchange. The worker can be ahead
+/// of its sender thread by this number of loop iterations.
 const BATCHES: usize = 16;
 const IDLE_LOOPS_BEFORE_YIELD: u32 = 64;
 

@@ -143,7 +143,7 @@ mod tests {
         assert!(slow.may_submit(400, 1000, 50.0) && !slow.may_submit(401, 1000, 50.0));
         slow.returned(100, 15_000);
         assert!(slow.may_submit(500, 1000, 0.0) && !slow.may_submit(501, 1000, 0.0));
-        // The device is three times as slow as the CPU, so it may hold a quarter of the packets.
+        // A device with a third of the CPU's speed may hold one quarter of all packets.
         assert!(slow.may_submit(250, 1000, 50.0) && !slow.may_submit(251, 1000, 50.0));
         (0..2000).for_each(|_| slow.skipped());
         assert!(slow.may_submit(900, 1000, 50.0));

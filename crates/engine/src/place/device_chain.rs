@@ -43,13 +43,14 @@ impl ChainRows {
         }
     }
 
-    /// Returns the chain table rows of the chain with this `number`.
+    /// Returns the rows of the chain table that the chain with this `number` uses.
     pub(crate) fn of_chain(&self, number: u64) -> Range<usize> {
         let first = (number % self.chains as u64) as usize * self.per_chain;
         first..first + self.per_chain
     }
 
-    /// Returns whether the chain table has room for a second chain.
+    /// Returns whether the function chain can change at run time. This requires room for a second
+    /// chain in the chain table.
     pub(crate) fn can_change(&self) -> bool {
         self.chains > 1
     }
@@ -153,8 +154,8 @@ pub(crate) fn device_chain(chain: &Chain, number: u64, context: ChainContext<'_>
 /// device.
 pub(crate) struct Streams {
     pub(crate) streams: Vec<Stream>,
-    /// Input streams of each function, one per packet class. The entry is `None` if all classes
-    /// share one stream.
+    /// For each function, the packer input of each packet class. An element is `None` if all
+    /// classes share one input.
     of_class: Vec<Option<Box<[u16]>>>,
 }
 

@@ -51,8 +51,8 @@ pub(crate) struct Stage {
     /// It is `None` if the function does not need arrival order, or if packets come only from
     /// ports.
     pub(crate) gate: Option<usize>,
-    /// Progress of a packet on its way to the function. It grows with each earlier point that
-    /// restores the arrival order of packets.
+    /// Progress of a packet on its way to the function. It increases at each point where packets
+    /// wait for their turn in arrival order.
     pub(crate) progress: u8,
     pub(crate) counters: FunctionLayout,
     /// Whether the class of a packet, as well as the verdict, determines the next function or port.
@@ -66,7 +66,8 @@ pub(crate) struct Stage {
 }
 
 impl Stage {
-    /// Returns the progress of a packet that no longer waits for its turn before this function.
+    /// Returns the progress of a packet inside the function, after any wait for its turn in arrival
+    /// order.
     pub(crate) fn progress_inside(&self) -> u8 {
         self.gate.map_or(self.progress, |gate| Order::after(gate + 1))
     }

@@ -31,7 +31,8 @@ use crate::plan::epoch::{Epochs, WorkerEpoch};
 pub(crate) struct PlanChanges {
     epochs: Arc<Epochs>,
     latest: Mutex<(u64, Arc<ChainPlan>)>,
-    /// Longest time for which a worker held new packets during the last change, in nanoseconds.
+    /// Longest time for which any worker held back new packets during the last change of the
+    /// function chain, in nanoseconds.
     held_ns: AtomicU64,
 }
 

@@ -22,7 +22,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 const POLL_INTERVAL: Duration = Duration::from_micros(50);
-/// Answer of a worker that has ended. It is greater than any request number.
+/// Answer of a worker that has ended. It exceeds the number of every request, so it answers all
+/// requests.
 const ENDED: u64 = u64::MAX;
 
 /// Requests of one kind to all workers, and their answers.
@@ -84,8 +85,8 @@ impl Epochs {
     }
 }
 
-/// Handle with which one worker sees and answers requests. When it is dropped, the worker counts as
-/// ended.
+/// Handle with which one worker receives and answers numbered requests of the control thread. When
+/// the handle is dropped, the worker counts as ended.
 #[derive(Debug)]
 pub(crate) struct WorkerEpoch {
     shared: Arc<Epochs>,

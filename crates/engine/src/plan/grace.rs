@@ -75,8 +75,8 @@ impl WorkerGrace {
         let (number, until) = *self.waiting.get_or_insert((requested, arrived));
         if passed >= until {
             self.waiting = None;
-            // The caller wipes its removed keys after the grace period. A kernel may have left a
-            // copy of a key on this stack.
+            // A kernel may have left a copy of a key on the stack of this thread. The stack is
+            // wiped before the answer, because the caller then wipes the keys that it removed.
             wipe_stack();
             self.epoch.answer(number);
         }
@@ -102,7 +102,8 @@ mod tests {
             while graces.0.requested() < 2 {
                 std::thread::yield_now();
             }
-            // The first grace period ends here, because it does not wait for later packets.
+            // All packets that arrived before the first request have left, so the first grace
+            // period ends here.
             first.poll(12, 10);
             first.poll(13, 11);
             second.poll(0, 0);

@@ -28,8 +28,8 @@ pub(crate) struct PortStations {
     pub(crate) own: Vec<MacAddress>,
 }
 
-/// Returns what each port accepts. An entry is `None` if the port is not live, or if its packets
-/// reach no router.
+/// Returns which frames each port accepts. An entry is `None` if the port is not live, or if its
+/// packets reach no router.
 pub(crate) fn port_stations(config: &Config, decider: &Decider) -> Vec<Option<PortStations>> {
     let functions: Vec<&Arc<dyn Function>> = config.functions.iter().map(|entry| &entry.function).collect();
     let of_port = |(index, port): (usize, &crate::config::PortConfig)| {

@@ -204,8 +204,8 @@ impl Filter {
                     self.link = Some(link);
                     return Ok(is_native);
                 }
-                // The other attachment mode would also fail if another program is attached or a
-                // permission is missing.
+                // If another program is attached or a permission is missing, the next mode would
+                // fail too.
                 Err(error) => {
                     let errno = errno(&error);
                     let is_final = matches!(errno, Some(libc::EBUSY | libc::EPERM));

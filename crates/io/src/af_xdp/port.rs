@@ -44,7 +44,8 @@ pub(super) struct Shared {
     pub(super) left_to_kernel: AtomicU64,
 }
 
-/// State of one interface queue, for the control thread and for both queues of the worker.
+/// State that the control thread shares with the receive side and the transmit side of one
+/// interface queue.
 pub(super) struct Pair {
     /// Byte range of the worker in the packet memory.
     pub(super) region: Range<usize>,

@@ -317,8 +317,8 @@ uint32_t gw_dpdk_receive(struct gw_dpdk_pool *pool, uint16_t port, uint16_t queu
         }
         packets[i] = (struct gw_dpdk_packet){
             .buffer = buffer_number_of(pool, mbuf),
-            // The mbuf contains the actual buffer address. The sender of the packet may have
-            // changed this address if the packet came through a net_ring, a DPDK device in memory.
+            // The offset is computed from the buffer address in the mbuf. The sender may have
+            // changed this address if the packet came through `net_ring`, DPDK's device in memory.
             .head = (uint16_t)((uint8_t *)mbuf->buf_addr - (uint8_t *)mbuf - MBUF_BYTES -
                                PRIVATE_BYTES + mbuf->data_off),
             .length = mbuf->data_len,

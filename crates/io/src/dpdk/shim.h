@@ -118,7 +118,7 @@ void gw_dpdk_pool_own(struct gw_dpdk_pool *pool);
 uint32_t gw_dpdk_pool_ready(struct gw_dpdk_pool *pool);
 void gw_dpdk_pool_give(struct gw_dpdk_pool *pool, const uint32_t *buffers, uint32_t count);
 uint32_t gw_dpdk_pool_take(struct gw_dpdk_pool *pool, uint32_t *buffers, uint32_t count);
-// Removes the buffers that other threads than the pool's owner have freed. Any thread may call this
+// Takes buffers that threads other than the pool's owner have freed. Any thread may call this
 // function.
 uint32_t gw_dpdk_pool_take_foreign(struct gw_dpdk_pool *pool, uint32_t *buffers, uint32_t count);
 

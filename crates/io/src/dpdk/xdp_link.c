@@ -20,7 +20,8 @@
 
 int gw_dpdk_xdp_link(unsigned int interface)
 {
-    // libxdp would attach the same program. It finds the file in its installation directory.
+    // libxdp itself would attach the program from this file. libxdp searches its installation
+    // directory for the file.
     struct xdp_program *program = xdp_program__find_file("xsk_def_xdp_prog.o", NULL, NULL);
     long result = libxdp_get_error(program);
     if (result != 0)

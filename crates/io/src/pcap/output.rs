@@ -34,7 +34,7 @@ pub(super) struct Output {
 /// Location of the data before the file gets its name.
 #[derive(Debug)]
 enum Temporary {
-    /// The data goes directly to the path, or the file already has its name.
+    /// The data is written directly to the path, or the file already has its final name.
     None,
     /// The file has no name yet.
     Unnamed,

@@ -112,11 +112,11 @@ pub enum PayloadKind {
     /// Random bytes, with a pattern at a random position in some packets. All patterns that fit
     /// into the payload are equally likely. Short patterns may also occur by chance.
     Pattern,
-    /// Bytes that the buffer already contained. A benchmark then does not measure the time to write
-    /// the payload.
+    /// Bytes that were already in the packet buffer. The payload is not written, so a benchmark
+    /// does not measure the time for it.
     ///
-    /// This kind is possible only with UDP over IPv4 without a checksum (RFC 768). The packets
-    /// differ between runs.
+    /// This value requires UDP over IPv4 without a checksum (RFC 768). The packets differ between
+    /// runs.
     Stale,
 }
 
@@ -124,8 +124,8 @@ pub enum PayloadKind {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Time {
-    /// Time of the system clock. With a rate, it is the time at which the packet was due.
-    /// Otherwise, it is the time at which its batch was generated.
+    /// Time of the system clock. If the rate is limited, it is the time at which the packet was
+    /// due. Otherwise, it is the time at which the packet's batch was generated.
     Clock,
     /// Time computed from the rate, without a clock. With `rate = "max"`, packets are 1 ns apart.
     /// The times are the same in every run.

@@ -63,7 +63,8 @@ pub(super) struct PreparedFlows {
     /// Header bytes of each flow after the first [`HEAD_BYTES`] bytes. The list is empty if no flow
     /// has such bytes.
     tails: Vec<Tail>,
-    /// Flows for each pair of a group and a traffic class. The index is `group * classes + class`.
+    /// Index range of the flows for each flow group and traffic class. The entry has the index
+    /// `group * classes + class`.
     groups: Vec<Group>,
     /// Number of traffic classes, at least one.
     classes: usize,
@@ -85,15 +86,16 @@ impl PreparedFlows {
         }
     }
 
-    /// Fills groups that have no flow of a traffic class. Packets of the class then use a flow of
-    /// another class in the group.
+    /// Gives each traffic class of a flow group at least one flow. A class without flows uses the
+    /// flows of another class in the group.
     fn fill_empty(&mut self, group: usize) {
         let classes = &mut self.groups[group * self.classes..];
         let Some(other) = classes.iter().copied().find(|class| class.count > 0) else { return };
         classes.iter_mut().filter(|class| class.count == 0).for_each(|class| *class = other);
     }
 
-    /// Returns the index of a random flow in the group. All flows are equally likely.
+    /// Returns the index of a random flow from a group of flows. All flows of the group are equally
+    /// likely.
     #[inline(always)]
     pub(super) fn index(&self, group: usize, random: u64) -> u32 {
         let Group { first, count } = self.groups[group];

@@ -37,8 +37,8 @@ impl Pace {
         if self.unit_ns == 0.0 {
             return self.start_ns;
         }
-        // An unused entry may have a `unit` below `first`. Its time wraps around, and is never
-        // read.
+        // In an unused entry, `unit` may be less than `first`. The subtraction then wraps around,
+        // but the result is never used.
         self.start_ns.wrapping_add((unit.wrapping_sub(self.first) as f64 * self.unit_ns) as u64)
     }
 }
@@ -76,8 +76,8 @@ pub struct Generator {
     /// Position in the schedule from which the search for the worker's next packet continues.
     at: Cursor,
     sequence_end: u64,
-    /// Sequence number at which the frame lengths or the class proportions change next. After the
-    /// last change, it is the end of the sequence.
+    /// Sequence number of the packet at which the frame lengths or the proportions of traffic
+    /// classes change next. If they do not change again, it is the number after the last packet.
     until: u64,
     units_per: UnitsPer,
     load: Option<Load>,
@@ -88,12 +88,14 @@ pub struct Generator {
 #[derive(Debug)]
 struct Load {
     program: Arc<Program>,
-    /// Frame lengths for each `size` in the load program. The entry of the current size is `None`.
+    /// Frame lengths for each `size` in the load program. The entry in use is `None`, because its
+    /// value was moved out of the list.
     lengths: Vec<Option<Lengths>>,
     /// Index of the frame lengths that are in use.
     size: usize,
-    /// One limit for each traffic class. A packet belongs to the first class whose limit is above
-    /// its random number. The list is empty if there are no classes.
+    /// Upper limit of the random numbers for each traffic class. A packet belongs to the first
+    /// class whose limit exceeds the packet's random number. The list is empty if there are no
+    /// classes.
     limits: Vec<u32>,
 }
 
@@ -270,9 +272,9 @@ impl Generator {
         let (frame_bytes_max, steps, fixed_bytes) =
             (region.frame_bytes_max(), self.schedule.steps(), self.lengths.fixed());
         let (mut at, mut counters) = (self.at, self.counters);
-        // If the last packet of a block is due, all earlier packets are due too. One check is then
-        // enough. This requires a rate in packets, no packet that is too long, and no traffic
-        // classes.
+        // If the last packet of a block is due, all packets of the block are due, so one check is
+        // enough. This requires a rate in packets, no packet above the maximum length, and no
+        // traffic classes.
         let is_plain = self.units_per == UnitsPer::Packet
             && usize::from(self.lengths.longest()) <= frame_bytes_max
             && limits.is_empty();
@@ -392,7 +394,8 @@ impl Generator {
         let (frame_bytes_max, steps) = (region.frame_bytes_max(), self.schedule.steps());
         let (mut at, mut counters) = (self.at, self.counters);
         let mut stop = Stop::Enough;
-        // The number of attempts is limited, because most packets may belong to other workers.
+        // The loop examines a limited number of packets, because most of them may belong to other
+        // workers.
         for _ in 0..packets.saturating_mul(16) {
             if batch.len() == full {
                 break;
@@ -541,8 +544,8 @@ const fn shape<const V6: bool, const TCP: bool>() -> Shape {
     }
 }
 
-/// Copies the headers of a flow without a [`Tail`] to `out`. May also overwrite the bytes after the
-/// headers.
+/// Copies the header bytes of a flow to `out`, except the bytes in its [`Tail`]. May also overwrite
+/// the bytes after the headers.
 #[inline(always)]
 fn copy_head<const COPY: usize>(flow: &Flow, out: &mut [u8]) {
     match (out.first_chunk_mut::<COPY>(), flow.head.first_chunk::<COPY>()) {

@@ -69,7 +69,7 @@ impl Shape {
         }
     }
 
-    /// Returns headers with all fields that are equal in all packets.
+    /// Returns packet headers. Sets all fields that have the same value in every packet.
     pub(super) fn headers(self, config: &Config) -> [u8; HEADERS_BYTES_MAX] {
         let mut headers = [0; HEADERS_BYTES_MAX];
         headers[..6].copy_from_slice(&config.destination_mac.0);

@@ -71,14 +71,14 @@ impl Lengths {
         }
     }
 
-    /// Writes the lengths of packets to `lengths`. `slots` contains the distances of the packets
-    /// from the packet `round_start`. If all packets have the same length, `lengths` is not
-    /// changed.
+    /// Writes the frame lengths of the packets in `slots` to `lengths`. The slots belong to the
+    /// round that begins with packet number `round_start`. If all frames have the same length,
+    /// `lengths` stays unchanged.
     #[inline(always)]
     pub(super) fn of_slots(&self, round_start: u64, slots: &[Slot], lengths: &mut [u16]) {
         let Self::Cycle(cycle) = self else { return };
-        // All positions are below the cycle length. One division is therefore enough for all
-        // packets.
+        // The lengths repeat after `CYCLE_PACKETS` packets, and all positions in a round are below
+        // this number. One division is therefore enough for all packets.
         let first = (round_start % CYCLE_PACKETS as u64) as usize;
         for (length, slot) in lengths.iter_mut().zip(slots) {
             let packet = first + usize::from(slot.position);

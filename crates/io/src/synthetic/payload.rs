@@ -12,7 +12,8 @@ use super::config::{Config, PayloadKind};
 use super::draw::{below, draw};
 use crate::Error;
 
-/// Number of possible start positions of a payload in the pool. Positions are multiples of 16 bits.
+/// Number of possible start positions of a payload in the pool of random bytes. Positions are
+/// multiples of 16 bits.
 const STARTS: u32 = 32 << 10;
 
 /// Maximum length of a payload in bytes. A packet buffer cannot hold a longer frame.

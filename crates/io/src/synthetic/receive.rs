@@ -63,7 +63,8 @@ struct Receiver {
     time: Time,
     /// Time at which the first packet was due.
     start_ns: Option<u64>,
-    /// State that all probes of the run share, or `None` if packets are not probes.
+    /// State of the probe packets, or `None` if packets are not probes. A probe is a packet that
+    /// contains its number and the time of its generation.
     probes: Option<Probes>,
 }
 

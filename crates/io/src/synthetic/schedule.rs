@@ -19,7 +19,8 @@ use super::draw::{below, draw};
 /// hash bucket is correct within 1 %, and the schedule fits into a cache.
 const ROUND_PACKETS: u32 = 16 << 10;
 
-/// A packet of this worker, at the same position in every round.
+/// A position in the packet sequence whose packet belongs to this worker. The sequence consists of
+/// rounds, and the position is the same in every round.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Slot {
     /// Position of the packet in the round.
@@ -100,8 +101,8 @@ impl Steps<'_> {
         &rest[..rest.len().min(packets_max)]
     }
 
-    /// Returns the position that is `packets` packets of this worker after `at`. `packets` is at
-    /// most the worker's number of packets per round.
+    /// Returns the position that follows `at` by `packets` packets of this worker. `packets` must
+    /// not exceed the worker's number of packets per round.
     #[inline(always)]
     pub(super) fn ahead(&self, at: Cursor, packets: usize) -> Cursor {
         let (mut slot, mut round_start) = (at.slot + packets, at.round_start);
@@ -123,7 +124,7 @@ fn slots_per_bucket(flows: &[usize; BUCKETS]) -> [u32; BUCKETS] {
         return flows.map(|count| (count * (room / total)) as u32);
     }
     let mut slots = flows.map(|count| ((count * room / total) as u32).max(u32::from(count > 0)));
-    // Rounding down leaves some packets of the round without a bucket. These packets go to the
+    // Rounding down assigns too few packets to the hash buckets. The remaining packets go to the
     // buckets that lost most by rounding.
     let mut order: Vec<usize> = (0..BUCKETS).collect();
     let lost = |bucket: usize| (flows[bucket] * room) as i64 - i64::from(slots[bucket]) * total as i64;

@@ -31,8 +31,8 @@ pub enum Size {
     ImixPipsea,
 }
 
-/// Length of the frame check sequence (FCS) in bytes. The published mixes count the FCS, but frames
-/// in memory do not contain it.
+/// Length of the frame check sequence (FCS) in bytes. Published mixes of frame lengths include the
+/// FCS, but frames in memory do not contain it.
 const FCS_BYTES: u16 = 4;
 
 impl Size {

@@ -7,7 +7,7 @@ use super::placement::{Choice, PlaceSet};
 use super::planner::{Decision, Move, Outcome, Reason};
 use super::policy::Goal;
 
-/// Smallest moved fraction of a function's packets that a sentence mentions.
+/// Smallest fraction of a function's packets whose move to another device is mentioned.
 const SHARE_MIN: f64 = 0.005;
 const CHANGES_MAX: usize = 4;
 
@@ -87,7 +87,7 @@ fn changes(machine: &Machine, from: Option<&Choice>, to: &Choice) -> String {
     if list.is_empty() { "the same shares".to_owned() } else { list.join(", ") }
 }
 
-/// Returns the index of a device in use whose submission size changes.
+/// Returns the index of a device that is in use and gets another submission size.
 fn chunk_change(machine: &Machine, from: Option<&Choice>, to: &Choice) -> Option<usize> {
     let old = from.map_or(0, |from| from.setting.level);
     to.setting

@@ -108,8 +108,8 @@ impl Load {
         }
     }
 
-    /// Returns the largest load in the same bucket. A placement that can process this load can
-    /// process every load in the bucket.
+    /// Returns the largest load in the same bucket, which is a range of similar loads. A placement
+    /// that can process this load can process every load in the bucket.
     pub(super) fn bucket_top(&self) -> Self {
         let total = self.pps();
         let top = |(index, function): (usize, &FunctionLoad)| {

@@ -74,7 +74,8 @@ pub struct Setting {
 /// function's packets that each device receives.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Choice {
-    /// Devices in use, submission size, and number and roles of workers.
+    /// Setting of the machine: the devices in use, the submission size, and the number and roles of
+    /// the workers.
     pub setting: Setting,
     /// Fraction of each function's packets for each device and mode, at index `function * places +
     /// place`. The fractions of a function add up to 1.
@@ -147,9 +148,9 @@ pub struct Placement {
 }
 
 impl Placement {
-    /// Creates the placement that `choice` describes. `burst` is the choice for a larger load.
-    /// Overloaded workers may also use the workers of `burst`, and those of its devices that are in
-    /// `fast`.
+    /// Creates the placement that `choice` describes. Overloaded workers may also use additional
+    /// devices and workers from `burst`, a choice for a larger load. The additional devices must be
+    /// in `fast`.
     pub(super) fn new(machine: &Machine, number: u64, choice: &Choice, burst: &Choice, fast: PlaceSet) -> Self {
         let places = machine.places.len();
         let route = |function: usize| {

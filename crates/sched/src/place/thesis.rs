@@ -16,10 +16,11 @@ use super::policy::{Goal, Splits};
 const PERIOD_NS: u64 = 100_000_000;
 /// Largest relative change of the packet rate that leaves the placement unchanged.
 const SAME_RATE: f64 = 0.1;
-/// Largest number of assignments of functions to devices that the rule of the thesis compares.
+/// Maximum number of assignments of functions to devices that are compared.
 const POOL_MAX: usize = 4096;
 
-/// State of the thesis's placement rule between two checks of the packet rate.
+/// State of a placement rule between two checks of the packet rate. The rule comes from a thesis on
+/// adaptive scheduling.
 #[derive(Debug)]
 pub(super) struct Thesis {
     pool: Vec<Choice>,
@@ -47,13 +48,13 @@ impl Thesis {
         self.next_ns = seen.now_ns + PERIOD_NS;
         let rate = self.packets / self.looks;
         (self.packets, self.looks) = (0.0, 0.0);
-        // Step 2: a packet rate within 10 % of the last rate changes nothing.
+        // A packet rate within 10 % of the last rate changes nothing.
         if self.active.is_some() && !is_lost && (rate - self.rate).abs() <= SAME_RATE * self.rate {
             return None;
         }
         self.rate = rate;
-        // Step 3: the thesis searches a sorted list of measured configurations. This code compares
-        // the predictions for all configurations instead.
+        // The thesis searches a sorted list of measured configurations. This code compares the
+        // predictions for all configurations instead.
         let corrections = Corrections::none(machine);
         let mut table = Table::default();
         let mut best: Option<(usize, [f64; 2])> = None;

@@ -47,7 +47,8 @@ impl Copies {
         self.bytes.push(bytes);
     }
 
-    /// Adds a copy of a block. The block has the same offset from `host` and from `device`.
+    /// Adds a copy of `block` between `host` and `device`. The offset of the block applies to both
+    /// addresses.
     pub(crate) fn add_block(&mut self, direction: Direction, device: DevicePointer, host: *mut u8, block: Block) {
         let (device, host) = (device + block.offset as u64, host.wrapping_add(block.offset));
         if block.is_row() {

@@ -46,7 +46,8 @@ impl DeviceMemory {
     fn wipe(&self) {
         // SAFETY: `self.bytes` bytes are allocated.
         let _ = unsafe { result::memset_d8_sync(self.pointer, 0, self.bytes) };
-        // Without this wait, the zeros could overwrite data that another stream writes later.
+        // `settle` waits for the zeros to be written. Otherwise, they could overwrite data that
+        // another stream writes later.
         let _ = settle();
     }
 

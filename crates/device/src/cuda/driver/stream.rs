@@ -87,7 +87,7 @@ impl Event {
         unsafe { result::event::record(self.event, stream.stream) }
     }
 
-    /// Returns whether the device has reached the last recorded position of the event.
+    /// Returns whether the device has completed all work before the recorded event.
     pub(crate) fn is_complete(&self) -> Result<bool, DriverError> {
         // SAFETY: the event exists.
         is_success(unsafe { sys::cuEventQuery(self.event) })

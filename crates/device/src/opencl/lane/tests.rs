@@ -10,7 +10,6 @@ use crate::opencl::{driver, probe};
 use crate::options::DeviceOptions;
 use crate::program::Program;
 
-/// The packet function `template`, with the properties that a device needs to run it.
 struct Template;
 
 impl Program for Template {

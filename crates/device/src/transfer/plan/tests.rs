@@ -176,7 +176,8 @@ proptest! {
         let (mut region, pitch) = region(if is_dense { Layout::Dense } else { Layout::Slots }, 64);
         let descriptors = allocate(&mut region, &before, &lengths);
         let arena_bytes = descriptors.iter().map(|packet| packet.buffer_offset() + 4096).max().unwrap_or(0);
-        // Bytes of the host are below 64. Bytes on the device are 200 before the transfer.
+        // All bytes in host memory are below 64. All bytes in device memory are 200 before the
+        // transfer.
         for packet in &descriptors {
             region.buffer_mut(packet).iter_mut().enumerate().for_each(|(at, byte)| *byte = (at % 61) as u8);
         }
@@ -238,8 +239,8 @@ proptest! {
             let frame = usize::from(packet.head)..usize::from(packet.head + packet.length);
             let buffer = &*region.buffer_mut(packet);
             match function {
-                // The buffer of a packet outside the submission must not change. In a packet of the
-                // submission, only the frame matters.
+                // If no function processes a packet, its whole buffer must be unchanged. Otherwise,
+                // only the bytes of its frame matter.
                 None => prop_assert_eq!(buffer, &expected[..]),
                 Some(_) => prop_assert_eq!(&buffer[frame.clone()], &expected[frame], "{:?}", plan),
             }
@@ -304,8 +305,6 @@ fn rejects_a_packet_outside_the_region_in_any_bin() {
     }
 }
 
-/// Checks that `Auto` selects copies for adjacent packets, unless the packets are short. `Copy` and
-/// `ZeroCopy` override this choice.
 #[test]
 fn the_transfer_option_selects_the_transfer() {
     let (mut region, pitch) = region(Layout::Dense, 1000);
@@ -321,7 +320,8 @@ fn the_transfer_option_selects_the_transfer() {
     let few = &descriptors[..100];
     assert_eq!(planned(few, Transfer::Auto), ChunkTransfer::ZeroCopy);
     assert_eq!(planned(few, Transfer::Copy), ChunkTransfer::Copy);
-    // These buffers form more than two blocks, so even `Copy` does not copy them.
+    // Every second buffer is unused. The packets lie in too many separate blocks, so even the
+    // option `Copy` does not copy them.
     let scattered: Vec<Descriptor> = descriptors.iter().copied().step_by(2).collect();
     assert_eq!(planned(&scattered, Transfer::Copy), ChunkTransfer::ZeroCopy);
     for transfer in Transfer::ALL {

@@ -28,7 +28,8 @@ pub(super) struct Request {
 pub(super) struct Filter {
     ports: Option<Vec<u8>>,
     classes: Option<Vec<String>>,
-    /// Classifier for addresses, protocol and ports. A packet matches if its class is 1.
+    /// Classifier for addresses, protocol and ports. It assigns class 1 to packets that match the
+    /// filter.
     rules: Classifier,
 }
 

@@ -211,8 +211,8 @@ impl Trace {
         let started = Instant::now();
         let mut kept = lock(&self.session.kept);
         loop {
-            // The order matters: this check comes before the lock. If the workers have ended, the
-            // lock then shows all packets that they handed over.
+            // This check must come before the lock. If all workers have ended, the locked list then
+            // contains all packets that they handed over.
             drop(kept);
             let have_ended = self.traces.epochs.have_all_ended();
             kept = lock(&self.session.kept);

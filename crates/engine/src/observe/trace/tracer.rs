@@ -18,7 +18,8 @@ use super::{PACKETS_MAX, Session, Traces, lock};
 use crate::plan::chain_plan::ChainPlan;
 use crate::plan::epoch::WorkerEpoch;
 
-/// Number of counters in [`Tracer::sieve`]. It must be a power of two.
+/// Number of counters in [`Tracer::sieve`], which quickly excludes packets that are not traced. It
+/// must be a power of two.
 const SIEVE_SLOTS: usize = 4096;
 /// Number of arriving packets in a sample. A live trace of dropped packets looks only at samples,
 /// because a trace of all packets would be slow.
@@ -26,7 +27,8 @@ const SAMPLE_PACKETS: usize = 32;
 /// Length of the pause after a sample, as a multiple of the sample's duration. The worker traces
 /// nothing during the pause.
 const PAUSE_FACTOR: u64 = 24;
-/// Bounds of the sample's duration in the calculation of the pause, in nanoseconds.
+/// Range of a sample's duration, in nanoseconds. The duration is limited to this range before the
+/// length of the pause is computed from it.
 const SAMPLE_NS: std::ops::RangeInclusive<u64> = 50_000..=1_000_000;
 
 /// Part of a packet trace that runs on one worker.
@@ -36,8 +38,8 @@ pub(crate) struct Tracer {
     /// original.
     buffers: HashMap<u32, u64>,
     traced: HashMap<u64, TracedPacket>,
-    /// Counts of traced packets, by the packets' `order` modulo [`SIEVE_SLOTS`]. The count 0 shows
-    /// quickly that a packet is not traced.
+    /// Counters of traced packets. The arrival number of a packet, modulo [`SIEVE_SLOTS`], selects
+    /// its counter. If the counter is 0, the packet is not traced.
     sieve: Box<[u16]>,
     /// Traced packets that are about to leave: trace number, name of the egress port, and frame
     /// length.
@@ -66,7 +68,7 @@ struct Sample {
 struct TracedPacket {
     packet: Packet,
     arrival_ns: u64,
-    /// Number of copies that have not left, including the packet itself.
+    /// Number of copies that have not left. The packet itself counts as one copy.
     copies: usize,
     is_sent: bool,
 }

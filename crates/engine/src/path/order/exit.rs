@@ -9,12 +9,12 @@ use godwit_packet::{Descriptor, Stamp};
 use super::shared::{Destination, SharedPacket};
 use super::{FLOODED, Flood, GONE, Order, SHARED};
 
-/// Minimum number of waiting packets that are copied into the order ring as a range. Fewer packets
-/// are copied one by one.
+/// Minimum number of waiting packets that one bulk copy writes to the ring of packets in flight.
+/// Fewer packets are copied one by one.
 const RANGE_COPY_PACKETS_MIN: usize = 4;
 
-/// Minimum number of consecutive packets for one port that leave as one run. Fewer packets usually
-/// end at a dropped packet, and are handled by a loop without branches.
+/// Minimum number of consecutive packets for one port that leave together. A loop without branches
+/// handles shorter runs, which often end at a dropped packet.
 const RUN_PACKETS_MIN: usize = 32;
 
 /// Copies packets that leave by several ports.
@@ -41,11 +41,10 @@ impl Copies for () {
 }
 
 impl Order {
-    /// Lets packets leave if they are next in arrival order, and appends them to `out`. Calls
-    /// `arrived` with each arrival time and the number of packets that arrived then.
+    /// Lets consecutive packets leave if they are next in arrival order, and appends them to `out`.
+    /// Calls `arrived` with each arrival time and the number of packets that arrived then.
     ///
-    /// Returns false if a quick check cannot show that they are next. The packets must then
-    /// [wait](Self::wait_exit).
+    /// Returns false if the packets did not leave. They must then [wait](Self::wait_exit).
     #[inline]
     pub(crate) fn pass_exit(
         &mut self,
@@ -271,8 +270,8 @@ fn append_consecutive(
 #[inline]
 fn leading<T: Copy + PartialEq>(values: &[T], value: T) -> usize {
     let (eights, _) = values.as_chunks::<8>();
-    // The compiler vectorizes this comparison of single elements. A comparison of whole arrays
-    // would call `memcmp`.
+    // The compiler vectorizes these comparisons of array elements. For a comparison of whole
+    // arrays, it would call `memcmp`.
     let are_alike = |eight: &&[T; 8]| eight.iter().fold(true, |alike, other| alike & (*other == value));
     let whole = eights.iter().take_while(are_alike).count() * 8;
     whole + values[whole..].iter().take_while(|other| **other == value).count()

@@ -6,7 +6,8 @@ use godwit_packet::Descriptor;
 use super::Order;
 
 impl Order {
-    /// Records the progress of a packet that does not wait. It has passed `progress / 2` gates.
+    /// Records the progress of a packet that does not wait. The value is twice the number of gates
+    /// that the packet has passed. Packets wait at gates for their turn in arrival order.
     #[inline]
     pub(crate) fn advance(&mut self, descriptor: &Descriptor, progress: u8) {
         let slot = self.slot(descriptor);
@@ -17,7 +18,8 @@ impl Order {
         self.progress[slot] = progress;
     }
 
-    /// Records that the packet waits at `gate` for its turn in arrival order.
+    /// Records that a packet waits for its turn in arrival order. `gate` is the number of the place
+    /// in the chain where it waits.
     #[inline]
     pub(crate) fn wait(&mut self, descriptor: &Descriptor, gate: usize) {
         let slot = self.slot(descriptor);
@@ -29,9 +31,8 @@ impl Order {
         self.progress[slot] = Self::waiting_at(gate);
     }
 
-    /// Lets packets pass `gate` and enter its function if they are next in arrival order. Returns
-    /// false if a quick check cannot show that they are next. The packets must then
-    /// [wait](Self::wait).
+    /// Lets consecutive packets enter the function behind `gate` if they are next in arrival order.
+    /// Returns false if they did not enter. The packets must then [wait](Self::wait).
     #[inline]
     pub(crate) fn enter(&mut self, gate: usize, descriptors: &[Descriptor]) -> bool {
         let passed = self.passed[gate].max(self.passed[self.exit()]);
@@ -46,8 +47,8 @@ impl Order {
         }
     }
 
-    /// Lets the packets that are next in arrival order pass `gate`, and appends them to `next`.
-    /// `gate` must not be the last gate, which is in front of the ports.
+    /// Moves the waiting packets that are next in arrival order from `gate` to the list `next`.
+    /// `gate` must be in front of a function, not in front of the ports.
     pub(crate) fn open(&mut self, gate: usize, next: &mut Vec<Descriptor>) {
         debug_assert!(gate < self.exit());
         let mut passed = self.passed[gate].max(self.passed[self.exit()]);

@@ -33,11 +33,11 @@ use self::shared::SharedPacket;
 
 /// Value of `progress` for a packet that has left or was dropped.
 const GONE: u8 = u8::MAX;
-/// Value of `progress` for a shared ring slot whose packets all wait for their turn to leave. It
-/// exceeds the progress of packets in front of a function.
+/// Value of `progress` for a ring slot with several packets, all of which wait to leave. Packets
+/// that have not passed all functions have smaller values.
 const SHARED: u8 = u8::MAX - 1;
-/// Value of `progress` for a packet that waits for its turn to leave by several ports. It exceeds
-/// the progress of packets in front of a function.
+/// Value of `progress` for a packet that waits to leave by several ports. Packets that have not
+/// passed all functions have smaller values.
 const FLOODED: u8 = u8::MAX - 2;
 
 /// Destination of a packet that leaves by several ports.
@@ -57,8 +57,8 @@ pub(crate) struct Order {
     mask: usize,
     /// Number of slots assigned since the start.
     arrived: usize,
-    /// Number of ring slots that have passed each gate since the start. The last gate is in front
-    /// of the ports.
+    /// For each gate, the number of ring slots that have passed it since the start. Packets wait at
+    /// gates for their turn in arrival order. The last gate is in front of the ports.
     passed: Vec<usize>,
     progress: Vec<u8>,
     descriptors: Vec<Descriptor>,
@@ -95,13 +95,12 @@ impl Order {
         }
     }
 
-    /// Returns the progress of a packet that has passed `gates` gates and waits at none. Packets
-    /// wait at gates for their turn in arrival order.
+    /// Returns the progress of a packet that has passed this number of gates and does not wait at
+    /// the next gate. Packets wait at gates for their turn in arrival order.
     pub(crate) fn after(gates: usize) -> u8 {
         2 * gates as u8
     }
 
-    /// Returns the progress of a packet that waits at `gate` for its turn in arrival order.
     fn waiting_at(gate: usize) -> u8 {
         2 * gate as u8 + 1
     }
@@ -148,8 +147,9 @@ impl Order {
         usize::from(descriptor.order) & self.mask
     }
 
-    /// Returns the ring slots of packets that arrived one after the other. Returns `None` for an
-    /// empty list, for slots that wrap around the end of the ring, and if packets share any slot.
+    /// Returns the ring slots of packets that arrived one after another. Returns `None` for an
+    /// empty list, or if the slots wrap around the end of the ring. Also returns `None` while any
+    /// slot of the ring contains several packets.
     #[inline]
     fn slots(&self, descriptors: &[Descriptor]) -> Option<Range<usize>> {
         let [first, ..] = descriptors else { return None };
@@ -161,8 +161,8 @@ impl Order {
         (slots.end <= self.mask + 1 && may_be_in_order && are_in_order(descriptors)).then_some(slots)
     }
 
-    /// Removes a packet from the ring. The packet is dropped, or its port does not require arrival
-    /// order.
+    /// Removes a packet from the ring without regard to arrival order. The packet was dropped, or
+    /// its egress port does not require arrival order.
     #[inline]
     pub(crate) fn leave(&mut self, descriptor: &Descriptor) {
         let slot = self.slot(descriptor);

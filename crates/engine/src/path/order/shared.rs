@@ -49,8 +49,8 @@ impl Order {
         index.unwrap_or_else(|| unreachable!("a packet outside its slot: {descriptor:?}"))
     }
 
-    /// Updates a packet in a ring slot that several packets share. Returns false if the packet does
-    /// not share its slot.
+    /// Updates a packet whose ring slot also contains other packets, which a function created from
+    /// it. Returns false if the slot contains only one packet.
     #[cold]
     pub(super) fn update_shared(
         &mut self,
@@ -71,8 +71,8 @@ impl Order {
         true
     }
 
-    /// Sets the progress of a shared ring slot to that of its slowest packet. Frees the slot if it
-    /// is empty.
+    /// Sets the progress of a ring slot to the smallest progress of its packets. Frees the slot if
+    /// no packet is left in it.
     fn update_shared_slot(&mut self, slot: usize) {
         let slowest = self.shared.get(&slot).and_then(|members| members.iter().map(|member| member.progress).min());
         self.progress[slot] = match slowest {
@@ -84,8 +84,8 @@ impl Order {
         }
     }
 
-    /// Lets the packets of a shared ring slot pass `gate` if they wait there, and appends them to
-    /// `next`. Returns false if the slot is not shared.
+    /// Lets all packets in a ring slot pass `gate` if they wait there, and appends them to `next`.
+    /// Returns false if the slot contains only one packet.
     #[cold]
     pub(super) fn pass_shared(&mut self, slot: usize, gate: usize, next: &mut Vec<Descriptor>) -> bool {
         let Some(members) = self.shared.get_mut(&slot) else { return false };

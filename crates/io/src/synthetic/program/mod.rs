@@ -37,7 +37,7 @@ pub(super) struct Program {
     pub(super) sizes: Vec<Size>,
     pub(super) classes: Vec<ClassKeys>,
     repeat: bool,
-    /// Number of packets in one cycle of the program, and the duration of the cycle.
+    /// Number of packets until the load program ends or starts again.
     packets: u64,
     duration_ns: u64,
 }
@@ -125,13 +125,13 @@ impl Program {
         cycle * self.packets + (segment.first + packets).min(end)
     }
 
-    /// Returns the number of packets of the program, or `u64::MAX` if the program repeats.
+    /// Returns the number of packets in the load program, or `u64::MAX` if the program repeats.
     pub(super) fn packets(&self) -> u64 {
         if self.repeat { u64::MAX } else { self.packets }
     }
 
-    /// Returns the segment of the packet with the number `sequence`, or `None` after the end of the
-    /// program.
+    /// Returns the segment of the load program that contains packet number `sequence`. In a
+    /// segment, the rate is constant. Returns `None` after the end of the program.
     pub(super) fn position(&self, sequence: u64) -> Option<Position<'_>> {
         if !self.repeat && sequence >= self.packets {
             return None;
@@ -214,8 +214,8 @@ fn limits(shares: &[f64]) -> Vec<u32> {
         (sum / total * 4_294_967_296.0) as u32
     };
     let mut limits: Vec<u32> = shares.iter().map(limit).collect();
-    // Rounding can make the highest limit too low. A large random number would then select no
-    // class. The last class whose proportion is not 0 therefore gets the maximum limit.
+    // Rounding can make the limit of the last class too low. Some random numbers would then select
+    // no class. The last class with a proportion above 0 therefore gets the maximum limit.
     let last = shares.iter().rposition(|share| *share > 0.0);
     last.into_iter().for_each(|last| limits[last..].fill(u32::MAX));
     limits

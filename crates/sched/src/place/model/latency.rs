@@ -10,7 +10,7 @@ const OVERLOAD_GROWTH: f64 = 40.0;
 /// 99th percentile of an exponentially distributed waiting time, as a multiple of its mean: ln 100.
 const WAIT_P99: f64 = 4.6;
 
-/// Median and 99th percentile of the latency at each load of [`USES`], in nanoseconds.
+/// Median and 99th percentile of the latency in nanoseconds, for each device load in [`USES`].
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub(in super::super) struct Knots {
     pub(super) p50_ns: [f64; USES.len()],
@@ -72,8 +72,8 @@ pub(super) struct Way<'a> {
 }
 
 impl Knots {
-    /// Returns the latencies for a submission size and a frame length. They come from the curves
-    /// that were measured with the nearest submission size. Returns `None` if there are no curves.
+    /// Returns the latencies for a submission size and a frame length. Uses the measured curves
+    /// with the nearest submission size. Returns `None` if `curves` is empty.
     pub(super) fn measured(curves: &[LatencyCurve], chunk: f64, bytes: f64) -> Option<Self> {
         let distance = |curve: &LatencyCurve| (curve.chunk / chunk).ln().abs();
         let nearest = curves.iter().min_by(|one, two| distance(one).total_cmp(&distance(two)))?.chunk;

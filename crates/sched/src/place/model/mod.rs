@@ -30,8 +30,8 @@ pub use predict::{Prediction, Resource};
 pub(super) use predict::{RESOURCES_MAX, Totals};
 pub(super) use table::Table;
 
-/// Smallest load of the measurements that determine the power, as a fraction of the device's
-/// capacity.
+/// Minimum device load of a measurement from which the power is computed. The load is a fraction of
+/// the device's capacity.
 const POWER_LOAD_MIN: f64 = 0.01;
 
 /// Reason why no model can be made from a profile.
@@ -160,7 +160,8 @@ pub struct Machine {
     pub(super) buses: Vec<ModelBus>,
     pub(super) cpu_power: Option<PowerModel>,
     pub(super) host: Host,
-    /// Costs of each function on each device and mode, at index `function * places + place`.
+    /// Costs of each function at each place. A place is a device in one mode. The index is
+    /// `function * places + place`.
     pub(super) costs: Vec<Cost>,
     /// Relative slowdown of the function `victim` by the function `other` on the same device, at
     /// index `(device * functions + victim) * functions + other`. Device 0 is the CPU. The list is

@@ -234,7 +234,8 @@ fn headroom_of(linear: f64, square: f64) -> f64 {
         return 1.0 / linear;
     }
     let root = linear * linear + 4.0 * square;
-    // If functions speed each other up, a resource may never be full.
+    // Functions that speed each other up can make `root` negative. The load can then grow without a
+    // limit.
     if root <= 0.0 { f64::INFINITY } else { 2.0 / (linear + root.sqrt()) }
 }
 

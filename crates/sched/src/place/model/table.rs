@@ -7,8 +7,8 @@ use super::latency::{Knots, Way};
 use super::predict::{Prediction, RESOURCES_MAX, Totals};
 use super::{Corrections, Machine};
 
-/// Index of a resource: the cores of all workers. If some workers only feed devices, only their
-/// cores count.
+/// Resource index of the cores of all workers. If some workers only submit packets to devices, the
+/// index refers to the cores of these workers alone.
 pub(super) const FEED: usize = 0;
 /// Index of a resource: the cores of workers that only run kernels.
 pub(super) const COMPUTE: usize = 1;
@@ -27,10 +27,11 @@ pub(in super::super) struct Table {
     rows: Vec<f64>,
     /// Resources that each device and mode uses, as bit masks.
     pub(super) masks: Vec<u32>,
-    /// Latency of each function on each device and mode, at index `function * places + place`.
+    /// Latency of each function at each place. A place is a device in one mode. The index is
+    /// `function * places + place`.
     pub(super) knots: Vec<Knots>,
-    /// Relative error of the model for each function on each device and mode, at index `function *
-    /// places + place`.
+    /// Relative error of the model for each function at each place. A place is a device in one
+    /// mode. The index is `function * places + place`.
     pub(super) errors: Vec<f64>,
     /// Whether each function has packets.
     active: Vec<bool>,
@@ -52,7 +53,8 @@ impl Default for Table {
 }
 
 impl Table {
-    /// Computes the table for a load and a machine setting. Reuses the memory of an earlier call.
+    /// Computes the times and latencies of all functions on all devices, for one load and one
+    /// machine setting. Reuses the memory of an earlier call.
     pub(in super::super) fn fill(
         &mut self,
         machine: &Machine,
@@ -159,7 +161,6 @@ impl Table {
         &self.rows[(function * self.places + place) * self.resources..][..self.resources]
     }
 
-    /// Returns the machine setting for which the table was computed.
     pub(in super::super) fn setting(&self) -> Setting {
         self.setting
     }
@@ -227,7 +228,7 @@ impl Table {
         self.active[function]
     }
 
-    /// Returns the predicted effect of the placement `choice`. The table must have been computed
+    /// Predicts the effect of the placement `choice`. [`Table::fill`] must have computed the table
     /// for the machine setting of `choice`.
     pub(in super::super) fn predict(&self, machine: &Machine, choice: &Choice) -> Prediction {
         let totals = self.totals(machine, choice);

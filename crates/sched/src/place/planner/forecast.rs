@@ -6,7 +6,8 @@ use super::super::load::{FunctionLoad, LENGTH_CLASSES, Load};
 /// covers 50 ms.
 const WINDOW: usize = 5;
 
-/// Ratio of the forecast to the latest measured load, above which the load counts as falling.
+/// The load counts as falling if the forecast exceeds the latest measurement by more than this
+/// factor.
 const FALLING: f64 = 1.1;
 
 /// Sums of one measurement: packets, bytes, and packets of each length class. All sums are per
@@ -20,7 +21,7 @@ type Sums = [f64; 2 + LENGTH_CLASSES];
 /// gap in the traffic therefore has little effect.
 #[derive(Debug)]
 pub(super) struct Forecast {
-    /// Sums of each measurement, at index `look * functions + function`.
+    /// Sums for each measurement and function, at index `measurement * functions + function`.
     looks: Vec<Sums>,
     next: usize,
     filled: usize,

@@ -17,7 +17,7 @@ const DWELL_MAX_NS: u64 = 5_000_000_000;
 /// Factor by which the required time between two changes of placement grows after each change that
 /// was undone.
 const DWELL_GROWTH: u64 = 4;
-/// Time without an undone change of placement after which [`DWELL_NS`] applies again, in
+/// If no change of placement is undone for this time, [`DWELL_NS`] applies again. The unit is
 /// nanoseconds.
 const FORGIVE_NS: u64 = 10_000_000_000;
 /// Threshold for the relative change of the load. Below it, a return to the earlier placement

@@ -31,7 +31,8 @@ const GAIN_ERRORS: f64 = 2.0;
 const GAIN_OVERLOADED: f64 = 0.02;
 /// Relative gain that justifies a change to a small fraction of a function's packets.
 const GAIN_TUNING: f64 = 0.01;
-/// Shortest time between two changes to small fractions of a function's packets, in nanoseconds.
+/// Minimum time between two changes that move only a small fraction of a function's packets, in
+/// nanoseconds.
 const TUNING_NS: u64 = 100_000_000;
 /// Time for the corrections of the model to settle after a change of placement, in nanoseconds.
 const SETTLE_NS: u64 = 300_000_000;
@@ -55,8 +56,8 @@ const OVERFLOW_WAKE_NS: f64 = 1e6;
 const PRESSURE_STEP: f64 = 0.25;
 /// Largest growth of the assumed load, as a fraction of the forecast.
 const PRESSURE_MAX: f64 = 1.0;
-/// Factor by which the growth of the assumed load shrinks at each run of the planner without a full
-/// ring.
+/// Decay of the increase by which the assumed load exceeds the forecast. Each run of the planner
+/// without a full packet ring multiplies the increase by this factor.
 const PRESSURE_DECAY: f64 = 0.99;
 
 /// Rule by which placements are chosen.
@@ -70,7 +71,8 @@ pub enum Rule {
     Thesis,
 }
 
-/// Measured work of one function on one device since the last run of the planner.
+/// Number of packets of one function on one device, and their processing time, since the last run
+/// of the planner.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Measured {
     /// Number of packets.
@@ -87,8 +89,8 @@ pub struct Observation {
     pub now_ns: u64,
     /// Offered load.
     pub load: Load,
-    /// Measured work of each function on each device and mode, at index `function * places +
-    /// place`. The list is empty if nothing was measured.
+    /// Measurements of each function at each place. A place is a device in one mode. The index is
+    /// `function * places + place`. The list is empty if nothing was measured.
     pub measured: Vec<Measured>,
     /// 99th percentile of the latency of each function, in nanoseconds. A value of 0 or a missing
     /// value was not measured.
@@ -145,15 +147,16 @@ pub enum Reason {
     /// The last change of placement is too recent. The value is the time until the next change, in
     /// nanoseconds.
     Dwell(u64),
-    /// Sleep would not yet have saved the energy to wake the devices again. The value is the
-    /// missing energy, in joules.
+    /// The energy that sleep would have saved is less than the energy to wake the devices again.
+    /// The value is the difference, in joules.
     Unearned(f64),
     /// The remaining devices cannot run all functions.
     NoPlace,
-    /// The packet rate has changed by less than 10 %, or less than 100 ms have passed. Only
-    /// [`Rule::Thesis`] gives this reason.
+    /// The packet rate has changed by less than 10 %, or less than 100 ms have passed. This reason
+    /// occurs only with [`Rule::Thesis`].
     SameRate,
-    /// The packet rate has changed. Only [`Rule::Thesis`] gives this reason.
+    /// The packet rate has changed enough for a new placement. This reason occurs only with
+    /// [`Rule::Thesis`].
     Rate,
 }
 
@@ -166,8 +169,8 @@ pub struct Move {
     pub to: Choice,
     /// Load for which the new placement was chosen.
     pub load: Load,
-    /// Devices that are slower than predicted. Each entry contains the index of the device and
-    /// mode, and the ratio of its rate to the predicted rate.
+    /// Devices that are slower than predicted. Each entry contains the index of a device in one
+    /// mode, and the ratio of its measured rate to the predicted rate.
     pub slow: Vec<(usize, f64)>,
 }
 
@@ -211,7 +214,7 @@ pub struct Planner {
     /// Highest forecast of about the last second, in packets per second.
     peak_pps: f64,
     tuned_ns: u64,
-    /// Load bucket of the last search, whose results are in `best` and `own`.
+    /// Key of the load for which `best` and `own` were computed.
     key: LoadKey,
     next_key: LoadKey,
     best: Option<Found>,
@@ -383,8 +386,8 @@ impl Planner {
     }
 
     /// Returns whether an overload justifies a new placement at once. If the load has not changed
-    /// since the last placement, packet rings must also be full, and the gain and the time since
-    /// then must suffice.
+    /// since the last placement, three conditions must hold. The packet rings are filling up, the
+    /// predicted gain is large enough, and the last change was long enough ago.
     fn is_new_overload(&self, seen: &Observation, before: &Prediction, best: &Found) -> bool {
         let is_worth = best.prediction.headroom > (1.0 + GAIN_MIN) * before.headroom;
         let is_rested = self.hysteresis.rested_ns(seen.now_ns) >= SETTLE_NS;
@@ -447,7 +450,8 @@ impl Planner {
         }
         let pps = self.forecast.load().pps();
         self.peak_pps = (self.peak_pps * PEAK_DECAY).max(pps);
-        // Policies that let idle workers sleep need room for the last peak load.
+        // If the policy lets idle workers sleep, the awake workers must also manage the recent peak
+        // load.
         let margin = if self.goal.policy.folds_workers { (self.peak_pps / pps.max(1.0)).min(MARGIN_MAX) } else { 1.0 };
         self.forecast.load().scaled(margin * (1.0 + self.pressure))
     }
@@ -545,7 +549,7 @@ impl Planner {
             Some(choice) if self.current.as_ref() != Some(&choice) => {
                 let reason = if self.current.is_none() { Reason::Start } else { Reason::Rate };
                 let decision = self.move_to(seen, choice.clone(), reason, 0.0, 0.0, seen.lost, &load);
-                // The rule of the thesis has no additional devices for overloaded workers.
+                // [`Rule::Thesis`] provides no additional devices for overloaded workers.
                 self.burst = choice;
                 let burst = self.burst.clone();
                 self.placement =

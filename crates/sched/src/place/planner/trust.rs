@@ -30,13 +30,14 @@ const TRUST_ABOVE: f64 = 0.9;
 const CONFIRMED: f64 = 0.2;
 /// Number of measurements after which a prediction counts as confirmed.
 const CONFIRMATIONS: u32 = 10;
-/// Longest time before the correction factor of an unused device fades, in nanoseconds.
+/// Maximum time for which an unused device keeps its correction factor unchanged, in nanoseconds.
+/// After this time, the factor gradually returns to 1.
 const MEMORY_NS: u64 = 300_000_000_000;
 
 /// Knowledge about one function on one device.
 #[derive(Clone, Copy, Debug, Default)]
 struct Way {
-    /// Number of measurements since the correction was last reset, up to [`CONFIRMATIONS`].
+    /// Number of measurements since the correction factor was last reset, up to [`CONFIRMATIONS`].
     confirmations: u32,
     /// Time at which the device became slower than predicted, in nanoseconds. The value is 0 if the
     /// device is fast enough.
@@ -44,8 +45,8 @@ struct Way {
     distrusted: bool,
     /// Time of the last measurement, in nanoseconds.
     seen_ns: u64,
-    /// Time before the correction of an unused device fades, in nanoseconds. It doubles each time
-    /// the device loses trust.
+    /// Time after which the correction factor of an unused device gradually returns to 1, in
+    /// nanoseconds. The time doubles each time measurements show that the device is too slow.
     keep_ns: u64,
     /// Time until which the device is not used, in nanoseconds.
     failing_until_ns: u64,

@@ -76,8 +76,7 @@ pub enum Splits {
     Capacity,
     /// A linear program that minimises the power of devices that can process the load.
     Power,
-    /// A search over multiples of one eighth of a function's packets, for scores that are not
-    /// linear.
+    /// A search that divides the packets in steps of one eighth, for scores that are not linear.
     Eighths,
 }
 
@@ -105,7 +104,7 @@ pub struct Score {
     pub shortfall: f64,
     /// Quantity that the policy minimises. It is not negative.
     pub cost: f64,
-    /// Quantity that decides between two scores with equal costs. It is not negative.
+    /// Second criterion, which decides between scores with equal costs. It is not negative.
     pub tie: f64,
 }
 
@@ -289,7 +288,7 @@ pub(super) mod tests {
     use super::super::model::Resource;
     use super::*;
 
-    /// Returns the prediction for a placement that uses half of its fullest resource.
+    /// Returns an example of a prediction, in which half of the fullest resource is used.
     pub(in super::super) fn prediction() -> Prediction {
         Prediction {
             headroom: 2.0,

@@ -6,8 +6,7 @@ use super::{CurvePoint, Fit};
 const TAIL: f64 = 2.0;
 /// Load up to which a device counts as idle, as a fraction of its capacity.
 const IDLE_LOAD: f64 = 0.1;
-/// Smallest load at which a point counts as measured at the maximum rate, as a fraction of that
-/// rate.
+/// Minimum fraction of the maximum rate at which a measured point counts as full load.
 const FULL_LOAD: f64 = 0.99;
 
 /// Fits linear costs to the points that were measured at full load. Returns `None` if there are no

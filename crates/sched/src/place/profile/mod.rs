@@ -13,7 +13,8 @@ use serde::{Deserialize, Serialize};
 /// Version of the file format.
 const FORMAT: u32 = 1;
 
-/// Reason why a profile is not used. The operator must measure a valid profile.
+/// Reason why a profile is rejected. A profile contains the measured costs of functions on devices.
+/// The operator must measure it again.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
 pub enum ProfileError {
     /// The text is not a profile, for example because a part of the file is missing.
@@ -51,7 +52,7 @@ pub enum ProfileError {
     /// A number is impossible.
     #[error("{location}: {key} = {value} is impossible, it must be {valid}; measure the profile again")]
     Number {
-        /// Name, function and device of the table that contains the number.
+        /// The part of the profile that contains the number: its name, its function and its device.
         location: String,
         /// Key of the number.
         key: &'static str,
@@ -255,7 +256,8 @@ pub struct Pair {
     pub mpps: Vec<f64>,
     /// Rate of each function, divided by its rate when it runs alone.
     pub of_solo: Vec<f64>,
-    /// Relative increase of each function's cost while the other functions keep the device busy.
+    /// For each function, the relative increase of its cost while other functions also use the
+    /// device.
     pub gamma: Vec<f64>,
 }
 

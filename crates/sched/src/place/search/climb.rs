@@ -9,9 +9,9 @@ use super::{Found, Problem, linear};
 /// Maximum number of improving steps from one start.
 const STEPS_MAX: usize = 200;
 
-/// Returns the best division of packets between devices that steps of one eighth can reach. The
-/// steps start from the current division, from the division with the largest capacity, and from
-/// each function's first device.
+/// Returns the best division of packets between devices that repeated improvement finds. Each step
+/// moves packets of one function to another device. The search starts from the current division,
+/// from the division with the largest capacity, and from each function's first device.
 pub(super) fn shares(problem: &Problem<'_>, table: &Table, near: Option<&Choice>) -> Found {
     let machine = problem.machine;
     let first = idle_shares(machine, table.setting());

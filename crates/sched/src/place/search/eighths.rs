@@ -7,13 +7,13 @@ use super::{Found, Problem};
 
 /// Number of equal parts into which the packets of a function are divided.
 pub(super) const PARTS: u8 = 8;
-/// Largest number of functions for which all combinations of divisions are tried.
+/// Maximum number of functions for which all divisions of their packets between devices are tried.
 const FUNCTIONS_MAX: usize = 8;
 
 /// Working memory for trying all divisions of packets between devices.
 #[derive(Debug, Default)]
 pub(super) struct Eighths {
-    /// Ways to divide the packets of each function that has packets.
+    /// For each function with packets, all possible divisions of its packets between devices.
     functions: Vec<Options>,
     picks: Vec<usize>,
 }
@@ -22,10 +22,11 @@ pub(super) struct Eighths {
 #[derive(Debug, Default)]
 struct Options {
     function: usize,
-    /// Eighths of the packets that each device and mode receives, at index
-    /// `option * places + place`.
+    /// For each option and place, the number of eighths of the packets that the place receives. A
+    /// place is a device in one mode. The index is `option * places + place`.
     parts: Vec<u8>,
-    /// Used fraction of each resource, at index `option * resources + resource`.
+    /// For each option, the used fraction of each resource. The index is
+    /// `option * resources + resource`.
     rows: Vec<f64>,
     /// Devices that receive packets in each option.
     used: Vec<PlaceSet>,
@@ -160,15 +161,16 @@ pub(super) fn idle_shares(machine: &Machine, setting: Setting) -> Choice {
     Choice { setting, shares }
 }
 
-/// Returns the number of ways to distribute the eighths of a function's packets to `places`
-/// devices.
+/// Returns the number of possible divisions of a function's packets between `places` devices, in
+/// steps of one eighth.
 fn splits(places: usize) -> usize {
-    // The number is the binomial coefficient of `PARTS + places - 1` over `places - 1`.
+    // The result is a binomial coefficient: `PARTS + places - 1` over `places - 1`.
     let parts = usize::from(PARTS);
     (1..places).fold(1, |count, place| count * (parts + place) / place)
 }
 
-/// Appends all ways to distribute `left` eighths to the devices `places` to `out`.
+/// Appends to `out` all ways to divide `left` eighths of a function's packets between the devices
+/// in `places`.
 fn push_splits(places: &[usize], left: u8, parts: &mut [u8], out: &mut Vec<u8>) {
     let Some((&place, rest)) = places.split_first() else { return };
     if rest.is_empty() {

@@ -6,17 +6,18 @@ use super::Problem;
 
 /// Maximum number of machine settings that are tried one by one.
 const SETTINGS_MAX: usize = 2_000;
-/// Number of equal parts of the workers. A multiple of one part may be reserved for feeding
-/// devices.
+/// Number of equal parts into which the workers are divided. One or more parts may be reserved for
+/// submitting packets to devices.
 const QUARTERS: u16 = 4;
 
 /// Values that the search tries for the submission size and the workers of a setting.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Grid {
-    /// Reductions of the submission size. The configured size is divided by 4 to the power of each
-    /// value.
+    /// Possible reductions of the submission size. The value `n` divides the configured size by 4
+    /// to the power of `n`.
     pub levels: Vec<u8>,
-    /// Numbers of awake workers that only feed devices, in quarters of all awake workers.
+    /// Possible numbers of awake workers that only submit packets to devices. The value `n` means
+    /// `n` quarters of all awake workers.
     pub feeder_quarters: Vec<u16>,
     /// Reductions of the number of awake workers. The number of all workers is divided by 2 to the
     /// power of each value.
@@ -71,7 +72,7 @@ impl Grid {
         settings
     }
 
-    /// Returns the machine settings from which a search step by step starts.
+    /// Returns the machine settings from which a step-by-step search starts.
     pub(super) fn starts(&self, problem: &Problem<'_>, current: Option<Setting>) -> Vec<Setting> {
         let machine = problem.machine;
         let mut all = PlaceSet::default();

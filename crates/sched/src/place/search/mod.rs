@@ -22,14 +22,16 @@ use super::policy::{Goal, Score, Splits};
 use eighths::Eighths;
 pub use grid::Grid;
 
-/// Largest number of divisions of packets that are tried one by one for a machine setting.
+/// Maximum number of divisions of packets between devices that are tried for one machine setting.
 const COMBINATIONS_MAX: usize = 7_000;
-/// Largest number of divisions of packets that are tried for all machine settings together. If
-/// there are more, the search goes step by step from a setting to a better one.
+/// Maximum number of divisions of packets between devices that are tried for all machine settings
+/// together. If there are more, the search moves step by step from a machine setting to a better
+/// one.
 const WORK_MAX: usize = 1_000_000;
-/// Largest number of machine settings that a search step by step tries from one start.
+/// Maximum number of machine settings that a step-by-step search tries from one start.
 const CLIMB_SETTINGS: usize = 40;
-/// Number of best machine settings that a linear program refines.
+/// Number of best machine settings for which a linear program improves the division of packets
+/// between devices.
 const REFINED: usize = 3;
 /// Maximum number of cached results. The cache is emptied when it is full.
 const CACHE_MAX: usize = 4096;
@@ -112,7 +114,7 @@ impl Search {
         found
     }
 
-    /// Returns the best placement for a load. A search step by step starts from the current
+    /// Returns the best placement for a load. A step-by-step search starts from the current
     /// placement `near`.
     pub(super) fn best(&mut self, problem: &Problem<'_>, near: Option<&Choice>) -> Option<Found> {
         let settings = self.grid.all(problem);
@@ -161,7 +163,8 @@ impl Search {
         found.score.is_better(&bound).then_some(found)
     }
 
-    /// Replaces the division of packets by the solution of the linear program if that is better.
+    /// Divides the packets between devices with a linear program. Replaces `found` if this division
+    /// is better.
     fn refine(&mut self, problem: &Problem<'_>, found: &mut Found) {
         self.table.fill(problem.machine, problem.load, problem.corrections, found.choice.setting);
         let Some(choice) = linear::solve(problem, &self.table) else { return };

@@ -15,7 +15,8 @@ pub struct Oracle {
 }
 
 impl Oracle {
-    /// Creates an oracle that chooses from the machine settings of `grid`.
+    /// Creates an oracle, which knows the true costs of functions on devices. It chooses from the
+    /// machine settings that `grid` describes.
     pub fn new(grid: Grid) -> Self {
         Self { search: Search::new(grid), last: None }
     }

@@ -1,4 +1,5 @@
-//! Simulates a planner and an oracle under the same sequence of loads.
+//! Simulates a planner and an oracle under the same sequence of loads. The oracle knows the true
+//! costs of functions on devices.
 
 use super::super::load::Load;
 use super::super::model::{Corrections, Machine, Table};
@@ -37,7 +38,8 @@ pub struct Run<'a> {
     pub rule: Rule,
     /// Machine settings that the planner and the oracle try.
     pub grid: &'a Grid,
-    /// Standard deviation of the true costs from the costs in the profile, as a fraction.
+    /// Standard deviation of the difference between true costs and profile costs, as a fraction of
+    /// the profile costs.
     pub sigma: f64,
     /// Seed of the true costs and of the noise.
     pub seed: u64,
@@ -46,17 +48,20 @@ pub struct Run<'a> {
 /// Comparison of the planner with the oracle.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Report {
-    /// Extra energy that the planner uses, as a fraction of the oracle's energy.
+    /// Energy that the planner uses in addition to the ideal energy, as a fraction of the ideal
+    /// energy. An oracle that knows the true costs achieves the ideal.
     pub joules: f64,
-    /// Packets that only the oracle manages to process, as a fraction of the oracle's packets.
+    /// Packets that the planner fails to process although an oracle processes them, as a fraction
+    /// of the oracle's packets. The oracle knows the true costs.
     pub carried: f64,
-    /// Packets that only the planner loses, as a fraction of the offered packets.
+    /// Packets that the planner loses although an oracle does not lose them, as a fraction of the
+    /// offered packets. The oracle knows the true costs.
     pub lost: f64,
-    /// Relative increase of the planner's latency over the oracle's latency. Both are geometric
-    /// means over time of the 99th percentile.
+    /// Relative increase of the planner's latency over the latency of an oracle that knows the true
+    /// costs. Both latencies are geometric means of the 99th percentile over time.
     pub latency: f64,
-    /// Packets that the planner processes in its worst second, as a fraction of the oracle's
-    /// packets in the same second.
+    /// Packets that the planner processes in its worst second, as a fraction of an oracle's packets
+    /// in the same second. The oracle knows the true costs.
     pub starvation: f64,
     /// Number of changes of placement.
     pub moves: u32,
@@ -68,7 +73,7 @@ pub struct Report {
     pub lost_ns: u64,
 }
 
-/// Number of packets that the planner and the oracle have processed up to some time.
+/// Numbers of packets that the planner and the oracle had processed at one point in time.
 #[derive(Clone, Copy, Default)]
 struct Mark {
     carried: f64,
@@ -76,7 +81,8 @@ struct Mark {
 }
 
 impl Run<'_> {
-    /// Simulates the loads of a trace and returns the comparison with the oracle.
+    /// Simulates all loads in `trace`. Returns the comparison of the planner with an oracle that
+    /// knows the true costs.
     pub fn run(&self, trace: &Trace) -> Report {
         let mut random = Random::new(self.seed ^ 0x5eed);
         let truth = truth(self.machine, self.sigma, &mut random);

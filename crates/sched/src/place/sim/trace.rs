@@ -49,10 +49,11 @@ pub struct Segment {
     pub load: Load,
 }
 
-/// Loads over time and, for some kinds of traces, the time at which the GPU is lost.
+/// Sequence of loads for a simulation. Some sequences also contain the time at which the GPU is
+/// lost.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Trace {
-    /// Segments in order of time. The first segment starts at time 0.
+    /// Periods of constant load, in chronological order. The first period starts at time 0.
     pub segments: Vec<Segment>,
     /// End of the trace, in nanoseconds.
     pub end_ns: u64,
@@ -134,8 +135,8 @@ struct Builder<'a> {
 }
 
 impl Builder<'_> {
-    /// Adds a segment whose load is a fraction of the highest rate that the machine can process
-    /// with this mix.
+    /// Adds a period of constant load. The load is a fraction of the highest rate that the machine
+    /// can process with this mix of packets.
     fn push(&mut self, start_ns: u64, fraction: f64, mix: Mix) {
         let load = self.load(fraction, mix);
         self.segments.push(Segment { start_ns, load });

@@ -31,7 +31,7 @@ pub(super) struct Sums {
     pub(super) reflex_ns: f64,
 }
 
-/// The current placement, with its true effect under the current load.
+/// The current placement, and its effect under the current load according to the true costs.
 #[derive(Clone, Debug)]
 struct Active {
     choice: Choice,
@@ -47,8 +47,8 @@ pub(super) struct World<'a> {
     machine: &'a Machine,
     truth: &'a Corrections,
     active: Option<Active>,
-    /// Next placement, its placement for overloaded workers, and the time at which both apply, in
-    /// nanoseconds.
+    /// The next placement, the next placement for overloaded workers, and the time at which both
+    /// become active, in nanoseconds.
     next: Option<(Choice, Choice, f64)>,
     queue: f64,
     reflex: bool,
@@ -120,7 +120,8 @@ impl<'a> World<'a> {
         self.active.as_ref().map(|active| &active.choice)
     }
 
-    /// Returns the true effect of the current placement under the current load.
+    /// Returns the effect of the current placement under the current load, computed from the true
+    /// costs.
     pub(super) fn prediction(&self) -> Option<&Prediction> {
         self.active.as_ref().map(|active| &active.own)
     }
