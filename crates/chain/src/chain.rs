@@ -172,9 +172,8 @@ impl Chain {
         &self.decider
     }
 
-    /// Returns the rank of each function in the order of execution. Each edge leads to a function
-    /// with a higher rank. The lowest rank is 1, because rank 0 means that a packet has visited no
-    /// function.
+    /// Returns the rank of each function. Packets pass functions in the order of increasing ranks.
+    /// The lowest rank is 1, because rank 0 means that a packet has visited no function.
     pub fn ranks(&self) -> &[u16] {
         &self.ranks
     }

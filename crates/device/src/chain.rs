@@ -21,12 +21,11 @@ use crate::program::{AccessNeeds, Program};
 /// ([`Device::update_chain`](crate::Device::update_chain)).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct DeviceChain {
-    /// Number of rows in the device's table of next functions. The table has one row per class of
-    /// packets.
+    /// Number of rows in the device's table of next functions. Each packet class has one row.
     table_rows: usize,
     /// Rows of the table that belong to this chain.
     own_rows: Range<usize>,
-    /// Number of rows in use, at the start of `own_rows`.
+    /// Number of rows in use. They are the first rows of `own_rows`.
     rows: usize,
     verdicts: usize,
     /// Next function for each combination of function, packet class and verdict. `HOP_NONE` means
@@ -47,8 +46,8 @@ impl DeviceChain {
         Self { table_rows: rows, own_rows: 0..rows, rows, verdicts, hops, unneeded, reserves_table: false }
     }
 
-    /// Places the chain in the rows `own_rows` of the device's table. The table has `table_rows`
-    /// rows in total, and [`Bin::row`](godwit_abi::Bin::row) is an index into all of them.
+    /// Places the chain in the rows `own_rows` of the device's table of next functions. The table
+    /// has `table_rows` rows. [`Bin::row`](godwit_abi::Bin::row) is an index into all rows.
     ///
     /// # Panics
     /// Panics if the chain does not fit into `own_rows`, or if the table has more than 256 rows.

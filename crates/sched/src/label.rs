@@ -7,7 +7,7 @@ use crate::config::{Error, Grouping, PackerConfig, VARIANTS};
 /// reserves 128 MiB of address space, but only pages in use occupy memory.
 const LABELS_MAX: usize = 1 << 26;
 
-/// Label of packets that share a batch.
+/// Common properties of the packets in a batch.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Label {
     /// Packer input that received these packets. A configured function usually has one input.

@@ -87,10 +87,10 @@ pub struct Packer {
     config: PackerConfig,
 }
 
-/// Input of the packer for a stream of packets. Packets of different streams never share a batch.
+/// Input of the packer. Packets of different inputs never share a batch.
 ///
-/// A stream contains the packets of one configured function. If a device passes packets from
-/// function to function by itself, a stream contains only those packets that have the same class.
+/// An input receives the packets of one configured function. If a device passes packets from
+/// function to function by itself, an input receives only packets of one class.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Stream {
     /// Index of the configured function.
@@ -147,8 +147,8 @@ impl Packer {
         std::iter::once(&self.filling).chain(&self.free)
     }
 
-    /// Creates a packer with the given streams, each of which contains packets of one function.
-    /// Insertions refer to a stream by its index.
+    /// Creates a packer with the inputs `streams`, each of which receives packets of one function.
+    /// Insertions refer to an input by its index.
     ///
     /// # Errors
     /// Returns an error under the same conditions as [`Packer::new`].
@@ -188,29 +188,29 @@ impl Packer {
         Ok(packer)
     }
 
-    /// Checks whether [`Packer::set_streams`] would accept these streams.
+    /// Checks whether [`Packer::set_streams`] would accept these inputs.
     ///
     /// # Errors
-    /// Returns an error if the length classes are too narrow for the number of streams.
+    /// Returns an error if the length classes are too narrow for the number of inputs.
     pub fn check_streams(config: &PackerConfig, streams: &[Stream]) -> Result<(), Error> {
         LabelIndex::new(config, streams.len()).map(|_| ())
     }
 
-    /// Replaces the streams, which are the inputs of the packer. The functions must stay the same.
-    /// Packets on the device still belong to the earlier streams.
+    /// Replaces the inputs of the packer. The functions must stay the same. Packets on the device
+    /// still belong to the earlier inputs.
     ///
     /// # Errors
-    /// Returns an error if the length classes are too narrow for the number of streams. The packer
+    /// Returns an error if the length classes are too narrow for the number of inputs. The packer
     /// is then unchanged.
     ///
     /// # Panics
-    /// Panics if packets wait in the packer, or if a stream refers to a new function.
+    /// Panics if packets wait in the packer, or if an input refers to a new function.
     pub fn set_streams(&mut self, streams: &[Stream]) -> Result<(), Error> {
         assert!(self.waiting() == 0, "{} packets wait in bins", self.waiting());
         let known = |stream: &Stream| self.streams.iter().any(|known| known.instance == stream.instance);
         assert!(streams.iter().all(known), "a stream refers to an unknown function");
         let label_index = LabelIndex::new(&self.config, streams.len())?;
-        // No batch is open, so the label table contains only zeros.
+        // No batch is open, so the table contains only zeros.
         if label_index.count() != self.label_index.count() {
             self.table = vec![0; label_index.count()].into();
         }
@@ -369,9 +369,9 @@ impl Packer {
         self.budget - self.room
     }
 
-    /// Copies packets with one label into the open batch of this label until it is full. Returns
-    /// the number of copied packets. `all` holds the lengths and the buffer sizes of all packets,
-    /// if they are known.
+    /// Copies packets with the same label into the open batch of this label until it is full.
+    /// Returns the number of copied packets. `all` holds the lengths and the buffer sizes of all
+    /// packets, if they are known.
     #[inline]
     fn insert_run(
         &mut self,
@@ -518,7 +518,8 @@ impl Packer {
         true
     }
 
-    /// Opens the next empty batch for the packet's label. Returns the number of the batch plus 1.
+    /// Opens an empty batch for packets with the same label as `packet`. Returns the number of the
+    /// batch plus 1.
     fn open_bin(&mut self, index: usize, packet: &Waiting) -> usize {
         if self.packets() == 0 {
             self.filling.opened_ns = packet.arrived_ns;

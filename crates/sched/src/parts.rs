@@ -18,8 +18,8 @@ use crate::config::{PackerConfig, VARIANTS};
 /// each batch has only one kind of processing.
 #[derive(Debug)]
 pub(crate) struct Parts {
-    /// For each packet position, the kind of processing plus 1 if it differs from the previous
-    /// packet of the batch. Otherwise 0.
+    /// Entry for each packet position in the batches. It is the kind of processing plus 1 if a new
+    /// kind begins at this position, and otherwise 0.
     begins: Box<[u16]>,
     /// Whether the packets of each batch need several kinds of processing.
     mixed: Box<[bool]>,

@@ -101,7 +101,7 @@ impl State {
     }
 
     /// Registers `source`, which uses reserved sequence numbers. The thread that [`State::start`]
-    /// creates writes its reservations to the journal.
+    /// creates writes the reservations of `source` to the journal.
     pub fn add(&self, source: &Arc<dyn Source>) {
         lock(&self.sources).push(Arc::downgrade(source));
     }
@@ -110,15 +110,15 @@ impl State {
         lock(&self.sources).iter().filter_map(Weak::upgrade).collect()
     }
 
-    /// Asks the thread that writes reservations to check for new reservations soon. Returns without
-    /// waiting.
+    /// Asks the thread that writes reservations of sequence numbers to check for new reservations.
+    /// Returns without waiting.
     pub fn wake(&self) {
         if let Some(keeper) = self.keeper.get() {
             keeper.unpark();
         }
     }
 
-    /// Starts the thread that writes reservations.
+    /// Starts the thread that writes reservations of sequence numbers.
     ///
     /// # Errors
     /// Returns an error if the thread cannot be started.

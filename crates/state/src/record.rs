@@ -28,7 +28,6 @@ pub type KeyName = [u8; 32];
 pub(crate) const RECORD_BYTES: usize = 64;
 const CHECK_BYTES: usize = 8;
 
-/// First bytes of a journal.
 const TEXT: &[u8; 40] = b"godwit sequence numbers, version 1     \n";
 
 /// Reservation of sequence numbers for a key. No number above `number` has been used.

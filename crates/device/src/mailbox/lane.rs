@@ -73,11 +73,12 @@ struct GroupState {
     group: usize,
     posted: u32,
     finished: u32,
-    /// Batches in the mailbox, oldest first.
+    /// Batches that the work-group has received and not finished, oldest first.
     bins: VecDeque<Posted>,
-    /// Sum of the estimated work of the batches in the mailbox.
+    /// Estimated work of all batches in `bins`.
     weight: u64,
-    /// Time when the work-group last finished a batch, or last received one in an empty mailbox.
+    /// Time when the work-group last finished a batch. If it received a batch later while it had
+    /// none, it is the time of this batch.
     since: Instant,
     /// Number of batches that the work-group received for each packet function.
     received: Vec<u64>,
@@ -151,8 +152,8 @@ impl PersistentLane {
         }
     }
 
-    /// Posts waiting batches of packets while mailboxes have room. In each queue, the batches of
-    /// the oldest submission are posted first.
+    /// Gives waiting batches to work-groups until their mailboxes are full. In each queue, the
+    /// batches of the oldest submission come first.
     fn post(&mut self) {
         let Self { device, split, groups, in_flight, .. } = self;
         let mailboxes = device.mailboxes();

@@ -17,11 +17,12 @@ use crate::check::packets_of;
 const COUNTERS_START: u32 = u32::MAX - 80;
 /// Alignment of mailboxes, in bytes.
 const ALIGN_BYTES: usize = 128;
-/// Stop request in an 8-byte word of a mailbox. The upper half of the word holds [`Mailbox::stop`],
-/// and the lower half holds `posted`.
+/// Stop request in an 8-byte word that the host shares with a work-group. The upper half of the
+/// word holds [`Mailbox::stop`], and the lower half holds `posted`.
 const STOP: u64 = 1 << 32;
 
-/// Number of bytes that the host writes to a mailbox in one atomic operation.
+/// Number of bytes that the host writes in one atomic operation to memory that it shares with a
+/// work-group.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum HostWords {
     /// Each write has 4 bytes. Work-groups do not read the field [`Mailbox::extent`].
@@ -49,13 +50,15 @@ unsafe impl Send for Mailboxes {}
 unsafe impl Sync for Mailboxes {}
 
 impl Mailboxes {
-    /// Rounds the maximum number of packets in a batch up to a number that mailboxes support.
+    /// Rounds the maximum number of packets in a batch up to a number that the memory layout
+    /// supports.
     pub(crate) fn bin_packets(bin_packets: usize) -> usize {
         bin_packets.max(1).next_multiple_of(MAILBOX_SLOT_PACKETS)
     }
 
-    /// Returns the size in bytes of a mailbox for `slots` batches of up to `bin_packets` packets.
-    /// The caller has rounded this number with [`Mailboxes::bin_packets`].
+    /// Returns the size in bytes of the memory in which a work-group receives batches. It holds
+    /// `slots` batches of up to `bin_packets` packets. The caller has rounded `bin_packets` with
+    /// [`Mailboxes::bin_packets`].
     pub(crate) fn bytes_each(slots: u32, bin_packets: usize) -> usize {
         (size_of::<Mailbox>() + slots as usize * MailboxSlot::new(bin_packets).bytes).next_multiple_of(ALIGN_BYTES)
     }
@@ -81,7 +84,7 @@ impl Mailboxes {
         mailboxes
     }
 
-    /// Returns the number of slots in each mailbox.
+    /// Returns the number of batches that each mailbox can hold.
     pub(crate) fn slots(&self) -> usize {
         self.slots as usize
     }
@@ -112,7 +115,6 @@ impl Mailboxes {
         // SAFETY: guaranteed by the caller. There is no other reference.
         let slot = unsafe { self.slot(group, posted) };
         let descriptors = &chunk.descriptors[packets_of(bin)];
-        // The packets of a batch start at index 0 of its slot.
         put(slot, 0, 0, &[Bin { first: 0, ..*bin }]);
         put(slot, self.slot.descriptors, 0, descriptors);
         put(slot, self.slot.parameters, 0, &chunk.parameters[packets_of(bin)]);

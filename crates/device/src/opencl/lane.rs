@@ -73,8 +73,8 @@ impl Flight {
 }
 
 impl Held {
-    /// Returns the position of the oldest submission in flight whose launch has ended, and the
-    /// result of this launch.
+    /// Returns the index of the oldest submission in flight whose kernel has ended, and the result
+    /// of this kernel.
     fn first_ended(&self) -> Option<(usize, Result<(), ClError>)> {
         self.in_flight.iter().map(Flight::progress).enumerate().find_map(|(index, progress)| match progress {
             Progress::Ended(result) => Some((index, result)),

@@ -23,21 +23,21 @@ pub(crate) enum Direction {
     ToHost,
 }
 
-/// Block of rows. Rows are byte ranges with equal lengths and equal distances.
+/// Block of byte ranges with equal lengths and equal distances. A byte range is called a row.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Block {
     /// Offset of the first byte range from the start of the packet memory.
     pub(crate) offset: usize,
-    /// Length of a row.
+    /// Length of each byte range.
     pub(crate) bytes: usize,
-    /// Number of rows.
+    /// Number of byte ranges.
     pub(crate) rows: usize,
-    /// Distance between the starts of two rows.
+    /// Distance between the starts of two neighbouring byte ranges.
     pub(crate) pitch: usize,
 }
 
 impl Block {
-    /// Returns a block of one row.
+    /// Returns a block with one byte range.
     pub(crate) const fn row(offset: usize, bytes: usize) -> Self {
         Self { offset, bytes, rows: 1, pitch: bytes }
     }
@@ -65,7 +65,7 @@ impl Blocks {
         self.0.iter().copied().filter(|block| block.bytes > 0 && block.rows > 0)
     }
 
-    /// Returns the number of bytes in all rows.
+    /// Returns the number of bytes in all byte ranges of the block.
     pub(crate) fn bytes(&self) -> usize {
         self.iter().map(|block| block.bytes * block.rows).sum()
     }

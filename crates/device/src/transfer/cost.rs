@@ -1,4 +1,4 @@
-//! Defines the cost of each way to transfer packets. A profile can replace these costs.
+//! Defines the costs of copies and of zero-copy accesses. A profile can replace these costs.
 
 use serde::{Deserialize, Serialize};
 
@@ -21,14 +21,14 @@ pub struct TransferCosts {
     /// Number of array bytes that copy engines move per packet. The device receives a descriptor
     /// and a parameter, and returns a descriptor and an outcome.
     pub copy_packet_bytes: usize,
-    /// Fixed cost of a packet that the kernel accesses over the bus by zero-copy. The unit of all
-    /// costs is a byte that a copy engine moves.
+    /// Fixed cost of a packet that the kernel accesses over the bus by zero-copy. The cost is the
+    /// number of bytes that a copy engine moves in the same time.
     pub zero_copy_packet_bytes: usize,
     /// Cost of 100 bytes that the kernel reads over the bus by zero-copy. The cost is the number of
     /// bytes that a copy engine moves in the same time.
     pub zero_copy_read_percent: usize,
-    /// Cost of 100 bytes that the kernel writes over the bus by zero-copy. The unit of all costs is
-    /// a byte that a copy engine moves.
+    /// Cost of 100 bytes that the kernel writes over the bus by zero-copy. The cost is the number
+    /// of bytes that a copy engine moves in the same time.
     pub zero_copy_write_percent: usize,
     /// Minimum number of packets for which the arrays of a submission are copied to the device
     /// directly. With fewer packets, the host first packs the arrays into one block, because this
@@ -76,7 +76,6 @@ mod tests {
 
     use super::*;
 
-    /// Checks that a profile can change the decision between copy and zero-copy.
     #[test]
     fn costs_decide_by_packets_and_bytes() {
         let costs = TransferCosts::default();

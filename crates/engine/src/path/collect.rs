@@ -225,8 +225,8 @@ impl Collect {
         !self.stranded.is_empty()
     }
 
-    /// Moves packets of unused devices into batches for the CPU. Returns false if the batches are
-    /// full and packets remain. The sequence does not matter, because
+    /// Moves packets whose device is no longer used into batches for the CPU. Returns false if the
+    /// batches are full and packets remain. Their sequence does not matter, because
     /// [`Order`](crate::path::order::Order) restores the arrival order.
     #[cold]
     pub(crate) fn requeue(&mut self, core: &mut Core, now_ns: u64) -> bool {

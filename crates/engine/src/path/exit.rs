@@ -176,7 +176,8 @@ impl Exit {
         self.departing.is_empty() && self.egress.is_idle()
     }
 
-    /// Returns the histogram of the time from arrival to departure. It continues to grow.
+    /// Returns the shared histogram of the time from arrival to departure. The worker continues to
+    /// update it.
     pub(crate) fn latency(&self) -> Arc<SharedHistogram> {
         Arc::clone(&self.latency)
     }

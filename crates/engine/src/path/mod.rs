@@ -321,8 +321,8 @@ impl Worker {
             if !packed.is_full {
                 return Ok(moved);
             }
-            // A synchronous device finishes the submission at once, which makes room. With an
-            // asynchronous device, the remaining packets wait.
+            // A synchronous device finishes the submission during this call, which makes room. With
+            // an asynchronous device, the remaining packets wait.
             let submitted = self.submit(device, iteration.now_ns)?;
             let elsewhere = self.collect.balance(&self.core, function);
             if !submitted && !elsewhere {
@@ -367,10 +367,10 @@ impl Worker {
         }
     }
 
-    /// Moves packets from unused devices to the CPU.
+    /// Moves packets whose device is no longer used to the CPU.
     fn requeue(&mut self, now_ns: u64) -> Result<(), Error> {
         while self.collect.has_stranded() && !self.collect.requeue(&mut self.core, now_ns) {
-            // The CPU finishes a submission at once, so its batches are empty afterwards.
+            // The CPU finishes a submission during this call, so its batches are empty afterwards.
             self.collect.submit(&mut self.core, LAST_RESORT, now_ns)?;
             self.fetch(LAST_RESORT)?;
         }

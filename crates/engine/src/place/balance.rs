@@ -51,9 +51,9 @@ impl Load {
     /// that also runs on the CPU. `capacity` is the maximum number of packets in flight.
     /// `cpu_packet_ns` is the time per packet on the CPU.
     ///
-    /// The number of packets on the device may not exceed the device's share of `capacity`. The
-    /// share is the device's part of the combined packet rate of device and CPU. It is one half
-    /// until the times of both are measured. The first submission is always allowed.
+    /// The device may hold only a fraction of `capacity`. The fraction equals the device's part of
+    /// the combined packet rate of device and CPU. It is one half until the times of both are
+    /// measured. The first submission is always allowed.
     fn may_submit(&self, chunk: u32, capacity: usize, cpu_packet_ns: f64) -> bool {
         let known = self.packet_ns > 0.0 && cpu_packet_ns > 0.0;
         let share = if known { cpu_packet_ns / (cpu_packet_ns + self.packet_ns) } else { 0.5 };

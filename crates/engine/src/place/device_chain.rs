@@ -27,15 +27,15 @@ pub(crate) struct ChainRows {
 }
 
 impl ChainRows {
-    /// Maximum number of rows of the chain table. Each batch of packets stores its row number in 8
-    /// bits.
+    /// Maximum number of rows in the device's table of next functions. Each batch of packets stores
+    /// its row number in 8 bits.
     const MAX: usize = 256;
-    /// Minimum number of chain table rows per chain. A later chain may have more packet classes
-    /// than the first one.
+    /// Minimum number of rows per function chain in the device's table of next functions. A later
+    /// chain may have more packet classes than the first one.
     const MIN: usize = 16;
 
-    /// Divides the rows of the chain table between chains. `classes` is the number of packet
-    /// classes at the start of the engine.
+    /// Divides the rows of the device's table of next functions between function chains. `classes`
+    /// is the number of packet classes at the start of the engine.
     pub(crate) fn new(classes: usize) -> Self {
         match classes.next_power_of_two().max(Self::MIN) {
             per_chain if 2 * per_chain <= Self::MAX => Self { per_chain, chains: 2 },
@@ -43,14 +43,15 @@ impl ChainRows {
         }
     }
 
-    /// Returns the rows of the chain table that the chain with this `number` uses.
+    /// Returns the rows of the device's table of next functions that belong to the chain with this
+    /// `number`.
     pub(crate) fn of_chain(&self, number: u64) -> Range<usize> {
         let first = (number % self.chains as u64) as usize * self.per_chain;
         first..first + self.per_chain
     }
 
-    /// Returns whether the function chain can change at run time. This requires room for a second
-    /// chain in the chain table.
+    /// Returns whether the function chain can change at run time. The device's table of next
+    /// functions must then have room for a second chain.
     pub(crate) fn can_change(&self) -> bool {
         self.chains > 1
     }
@@ -89,7 +90,7 @@ pub(crate) struct ChainContext<'a> {
 }
 
 /// Returns the part of a function chain that `device` can execute. The chain's `number` determines
-/// its rows in the chain table of the device.
+/// its rows in the device's table of next functions.
 pub(crate) fn device_chain(chain: &Chain, number: u64, context: ChainContext<'_>, device: usize) -> DeviceChain {
     let ChainContext { functions, placement, host_half_infos, rows } = context;
     let (decider, classes) = (chain.decider(), chain.classes().len());
@@ -97,8 +98,8 @@ pub(crate) fn device_chain(chain: &Chain, number: u64, context: ChainContext<'_>
     let verdicts = (0..functions.len()).map(|function| contract(function).verdicts.len()).max().unwrap_or(0);
     let rows_of_chain = rows.of_chain(number);
     if classes > rows_of_chain.len() {
-        // The chain has more packet classes than the chain table has rows. The device therefore
-        // returns each packet after one function.
+        // The chain has more packet classes than the table of next functions has rows. The device
+        // therefore returns each packet after one function.
         return DeviceChain::new(functions.len(), 0, verdicts).in_table(rows_of_chain, rows.table());
     }
     let mut result = DeviceChain::new(functions.len(), classes, verdicts).in_table(rows_of_chain, rows.table());
@@ -149,8 +150,8 @@ pub(crate) fn device_chain(chain: &Chain, number: u64, context: ChainContext<'_>
     result
 }
 
-/// Input streams of the packers, which put packets into batches for a device. Each function has one
-/// stream. It has one stream per packet class if the class determines the next function on the
+/// Inputs of the packers, which put packets into batches for a device. Each function normally has
+/// one input. It has one input per packet class if the class determines the next function on the
 /// device.
 pub(crate) struct Streams {
     pub(crate) streams: Vec<Stream>,
@@ -160,8 +161,8 @@ pub(crate) struct Streams {
 }
 
 impl Streams {
-    /// Creates the input streams of the packers. `first_row` is the row of class 0 in the chain
-    /// table of the devices. `depends_on_class` returns whether the class of a packet determines
+    /// Creates the inputs of the packers. `first_row` is the row of packet class 0 in the device's
+    /// table of next functions. `depends_on_class` returns whether the class of a packet determines
     /// its next function on a device.
     pub(crate) fn new(
         kernels: &[u8],
@@ -187,8 +188,8 @@ impl Streams {
         Self { streams, of_class }
     }
 
-    /// Returns the input stream of each packet class for `function`. A batch contains packets of
-    /// one stream only. Returns `None` if all classes share one stream.
+    /// Returns the packer input of each packet class for `function`. A batch contains packets of
+    /// one input only. Returns `None` if all classes share one input.
     pub(crate) fn of_class(&self, function: usize) -> Option<Box<[u16]>> {
         self.of_class[function].clone()
     }

@@ -25,8 +25,8 @@ pub(crate) struct ChainPlan {
     /// Function numbers in topological order. Each function precedes all functions that may follow
     /// it in the chain.
     pub(crate) sequence: Vec<usize>,
-    /// Functions that need packets in arrival order. Each one has a gate, at which packets wait for
-    /// their turn. The index of a function in this list is the number of its gate.
+    /// Functions that need packets in arrival order. The index in this list is the number of the
+    /// waiting place in front of the function.
     pub(crate) gates: Vec<usize>,
     /// Whether packets leave in arrival order, for each port.
     pub(crate) ordered: Vec<bool>,
@@ -35,8 +35,8 @@ pub(crate) struct ChainPlan {
     /// For each device, the part of the function chain that it executes without the host. An entry
     /// is `None` if the device returns packets after each function.
     pub(crate) chains: Vec<Option<Arc<DeviceChain>>>,
-    /// Input streams of the packers, which put packets into batches. All packets of a batch come
-    /// from one stream.
+    /// Inputs of the packers, which put packets into batches. All packets of a batch come from one
+    /// input.
     pub(crate) streams: Vec<Stream>,
 }
 
@@ -45,7 +45,7 @@ pub(crate) struct Stage {
     /// Configured name of the function.
     pub(crate) name: String,
     pub(crate) function: Arc<dyn Function>,
-    /// Number of the gate before the function, at which packets wait for their turn in arrival
+    /// Number of the place in front of the function where packets wait for their turn in arrival
     /// order.
     ///
     /// It is `None` if the function does not need arrival order, or if packets come only from
@@ -60,8 +60,7 @@ pub(crate) struct Stage {
     /// Devices that may run the function, as indices into the worker's list of devices. The list is
     /// not empty, and lost devices stay in it.
     pub(crate) devices: Box<[usize]>,
-    /// Number of the packer's input stream for each traffic class. It is `None` if all classes
-    /// share one stream.
+    /// Packer input of each traffic class. It is `None` if all classes share one input.
     pub(crate) streams: Option<Box<[u16]>>,
 }
 
@@ -115,7 +114,7 @@ impl Entries {
     }
 }
 
-/// Devices and streams of all functions.
+/// Devices and packer inputs of all functions.
 pub(crate) struct Placement<'a> {
     /// Devices of each function, as indices into `devices`.
     pub(crate) functions: &'a [Box<[usize]>],

@@ -27,7 +27,7 @@ pub(super) const STEP_BYTES: usize = 32;
 pub(super) struct Payload {
     kind: PayloadKind,
     pool: Vec<u8>,
-    /// Entry `i` is the sum of the first `i` words of the pool.
+    /// Entry `i` is the sum of the first `i` 16-bit words in `pool`.
     sums: Vec<u32>,
     /// List of patterns, ordered by length.
     patterns: Vec<Vec<u8>>,
@@ -36,7 +36,7 @@ pub(super) struct Payload {
 }
 
 impl Payload {
-    /// Creates the pool of random bytes. Reads the pattern file, if the configuration names one.
+    /// Fills the pool with random bytes. Reads the pattern file, if the configuration names one.
     pub(super) fn new(config: &Config) -> Result<Self, Error> {
         let mut patterns = match &config.patterns {
             Some(path) => read_patterns(path)?,

@@ -29,8 +29,8 @@ pub(super) struct Slot {
     pub(super) group: u16,
 }
 
-/// Positions of one worker's packets in a round, a section of the packet sequence. The positions
-/// are the same in every round.
+/// Positions of one worker's packets in a round, which is a section of the packet sequence. The
+/// positions are the same in every round.
 #[derive(Debug)]
 pub(super) struct Schedule {
     slots: Vec<Slot>,

@@ -8,8 +8,8 @@ const CLASS_BYTES_MAX: [u16; LENGTH_CLASSES - 1] = [128, 512, 1024];
 const CLASS_SHARE_MIN: f64 = 0.02;
 /// Fraction of all packets below which a function counts as idle.
 const IDLE_SHARE: f64 = 1e-4;
-/// Ratio between the upper ends of two neighbouring load buckets. A bucket is a range of similar
-/// loads, for which the search caches one result.
+/// Ratio between the upper ends of two neighbouring ranges of loads. The search caches one result
+/// for each range.
 pub const BUCKET_RATIO: f64 = 1.05;
 
 /// Returns the length class of a frame of `bytes` bytes.
@@ -63,8 +63,8 @@ pub struct Load {
     pub functions: Vec<FunctionLoad>,
 }
 
-/// Key of a load bucket, which is a range of similar loads. Rates and lengths of two loads with
-/// equal keys differ by less than [`BUCKET_RATIO`].
+/// Key of a range of similar loads. Rates and lengths of two loads with equal keys differ by less
+/// than [`BUCKET_RATIO`].
 pub(super) type LoadKey = Vec<i16>;
 
 impl Load {
@@ -93,7 +93,7 @@ impl Load {
         if total > 0.0 { change / total } else { 0.0 }
     }
 
-    /// Writes the key of the load's bucket to `key`. A bucket is a range of similar loads.
+    /// Writes the key for the range of similar loads to `key`.
     pub(super) fn write_key(&self, key: &mut LoadKey) {
         key.clear();
         let total = self.pps();
@@ -124,8 +124,8 @@ impl Load {
 }
 
 fn bucket(value: f64) -> i16 {
-    // Values range from one packet per day to 10^15 packets per second, so the bucket number fits
-    // in 16 bits.
+    // Values range from one packet per day to 10^15 packets per second, so the result fits in 16
+    // bits.
     (value.max(1e-6).ln() / BUCKET_RATIO.ln() - 1e-9).ceil() as i16
 }
 

@@ -62,8 +62,8 @@ pub struct Setting {
     pub on: PlaceSet,
     /// Number of awake workers.
     pub workers: u16,
-    /// Number of awake workers that only feed devices. The value 0 means that every worker feeds
-    /// devices and also runs kernels.
+    /// Number of awake workers that only submit packets to devices. The value 0 means that every
+    /// worker submits packets to devices and also runs kernels.
     pub feeders: u16,
     /// Reduces the submission size. Every device except the CPU uses the configured size, divided
     /// by 4 to the power of `level`.
@@ -77,8 +77,8 @@ pub struct Choice {
     /// Setting of the machine: the devices in use, the submission size, and the number and roles of
     /// the workers.
     pub setting: Setting,
-    /// Fraction of each function's packets for each device and mode, at index `function * places +
-    /// place`. The fractions of a function add up to 1.
+    /// Fraction of each function's packets that each place receives. A place is a device in one
+    /// mode. The index is `function * places + place`. The fractions of a function add up to 1.
     pub shares: Vec<f64>,
 }
 
@@ -99,11 +99,12 @@ impl Choice {
 /// Work of one worker.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Role {
-    /// The worker feeds devices, and also runs kernels on its core.
+    /// The worker submits packets to devices, and also runs kernels on its core.
     Any,
-    /// The worker only feeds the device and mode with this index.
+    /// The worker only submits packets to the place with this index. A place is a device in one
+    /// mode.
     Feed(usize),
-    /// The worker runs kernels on its core, and feeds no device.
+    /// The worker only runs kernels on its core.
     Compute,
     /// The worker sleeps, and other workers receive the packets of its flows.
     Asleep,
@@ -177,8 +178,8 @@ impl Placement {
     }
 }
 
-/// Assigns a role to each worker. D'Hondt's method divides the workers that only feed devices
-/// between the devices, in proportion to their packets. Each device in use has at least one such
+/// Assigns a role to each worker. D'Hondt's method divides the workers that only submit packets
+/// between the devices, in proportion to their packets. Each device in use gets at least one such
 /// worker if there are enough.
 fn roles(machine: &Machine, choice: &Choice) -> Vec<Role> {
     let (setting, places) = (choice.setting, machine.places.len());

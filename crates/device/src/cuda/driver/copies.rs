@@ -24,9 +24,8 @@ pub(crate) struct Copies {
 /// Byte ranges of equal length at equal distances. Each range lies in a different packet buffer.
 struct Rows {
     direction: Direction,
-    /// Device address of the first row.
     device: DevicePointer,
-    /// Host address of the first row, with exposed provenance.
+    /// Host address of the first byte range, with exposed provenance.
     host: usize,
     block: Block,
 }
@@ -57,8 +56,8 @@ impl Copies {
         self.blocks.push(Rows { direction, device, host: host.expose_provenance(), block });
     }
 
-    /// Enqueues all added copies, and removes them from `self`. Copies with several rows come last,
-    /// and all other copies are in any order.
+    /// Enqueues all added copies, and removes them from `self`. Copies of several byte ranges come
+    /// last. All other copies may run in any order.
     ///
     /// # Safety
     /// Host and device memory must be valid for these bytes, and must have no other use until the

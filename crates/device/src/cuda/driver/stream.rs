@@ -41,8 +41,7 @@ impl Stream {
         unsafe { result::stream::synchronize(self.stream) }
     }
 
-    /// Makes all later commands of this stream wait until the device reaches the last recorded
-    /// position of `event`.
+    /// Makes all later commands of this stream wait for the last recording of `event`.
     pub(crate) fn await_event(&self, event: &Event) -> Result<(), DriverError> {
         // SAFETY: both exist, in the same context.
         unsafe { result::stream::wait_event(self.stream, event.event, sys::CUevent_wait_flags::CU_EVENT_WAIT_DEFAULT) }

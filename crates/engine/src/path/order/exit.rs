@@ -91,8 +91,8 @@ impl Order {
         }
     }
 
-    /// Records that packets wait for their turn, if they did not arrive one after the other. Each
-    /// packet must have a separate slot of the order ring.
+    /// Records that packets wait for their turn to leave. The packets need not have arrived one
+    /// after another, but no two packets may share a ring slot.
     fn scatter(&mut self, descriptors: &[Descriptor], port: u8) {
         let (mask, at_exit) = (self.mask, Self::waiting_at(self.exit()));
         // The slices have the length of the ring, so the loop needs no bounds checks.
@@ -200,9 +200,8 @@ impl Order {
         }
     }
 
-    /// Handles ring slots that each contain a packet for `port` or a dropped packet. Appends the
-    /// packets for `port` to `out`. The loop has no branch per packet, because dropped packets are
-    /// unpredictable.
+    /// Lets consecutive packets leave by `port`, and appends them to `out`. Skips dropped packets
+    /// among them. The loop has no branch per packet, because dropped packets are unpredictable.
     fn leave_with_gaps(
         &mut self,
         slots: Range<usize>,

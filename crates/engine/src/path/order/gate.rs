@@ -1,5 +1,5 @@
-//! Gates of the order ring. At a gate, packets wait until they can enter a function in arrival
-//! order.
+//! Makes packets wait until they can enter a function in arrival order. The place where they wait
+//! is called a gate.
 
 use godwit_packet::Descriptor;
 
@@ -18,8 +18,8 @@ impl Order {
         self.progress[slot] = progress;
     }
 
-    /// Records that a packet waits for its turn in arrival order. `gate` is the number of the place
-    /// in the chain where it waits.
+    /// Records that a packet waits for its turn in arrival order. `gate` is the number of the
+    /// waiting place.
     #[inline]
     pub(crate) fn wait(&mut self, descriptor: &Descriptor, gate: usize) {
         let slot = self.slot(descriptor);
@@ -31,8 +31,9 @@ impl Order {
         self.progress[slot] = Self::waiting_at(gate);
     }
 
-    /// Lets consecutive packets enter the function behind `gate` if they are next in arrival order.
-    /// Returns false if they did not enter. The packets must then [wait](Self::wait).
+    /// Lets consecutive packets enter a function if they are next in arrival order. `gate` is the
+    /// number of the waiting place in front of the function. Returns false if the packets did not
+    /// enter. They must then [wait](Self::wait).
     #[inline]
     pub(crate) fn enter(&mut self, gate: usize, descriptors: &[Descriptor]) -> bool {
         let passed = self.passed[gate].max(self.passed[self.exit()]);
@@ -47,8 +48,8 @@ impl Order {
         }
     }
 
-    /// Moves the waiting packets that are next in arrival order from `gate` to the list `next`.
-    /// `gate` must be in front of a function, not in front of the ports.
+    /// Lets waiting packets enter a function if they are next in arrival order, and appends them to
+    /// `next`. `gate` is the number of the waiting place in front of the function.
     pub(crate) fn open(&mut self, gate: usize, next: &mut Vec<Descriptor>) {
         debug_assert!(gate < self.exit());
         let mut passed = self.passed[gate].max(self.passed[self.exit()]);

@@ -31,7 +31,6 @@ use godwit_packet::{Descriptor, Stamp, are_in_order};
 pub(crate) use self::exit::Copies;
 use self::shared::SharedPacket;
 
-/// Value of `progress` for a packet that has left or was dropped.
 const GONE: u8 = u8::MAX;
 /// Value of `progress` for a ring slot with several packets, all of which wait to leave. Packets
 /// that have not passed all functions have smaller values.
@@ -55,7 +54,7 @@ pub(crate) struct Flood {
 #[derive(Debug)]
 pub(crate) struct Order {
     mask: usize,
-    /// Number of slots assigned since the start.
+    /// Number of ring slots assigned since the start.
     arrived: usize,
     /// For each gate, the number of ring slots that have passed it since the start. Packets wait at
     /// gates for their turn in arrival order. The last gate is in front of the ports.
@@ -66,8 +65,8 @@ pub(crate) struct Order {
     arrivals_ns: Vec<u64>,
     classes: Vec<u8>,
     egress: Vec<u8>,
-    /// Port set of each packet that leaves by several ports, by ring slot. The list is empty until
-    /// the first such packet.
+    /// Destination of each packet that leaves by several ports, at the index of its ring slot. The
+    /// list is empty until the first such packet.
     floods: Vec<Flood>,
     shared: HashMap<usize, Vec<SharedPacket>>,
 }
@@ -134,8 +133,8 @@ impl Order {
         self.arrived - self.passed[self.exit()]
     }
 
-    /// Returns the ring slots of up to `count` consecutive packets, limited by the end of the ring.
-    /// `first` counts all packets that arrived before them.
+    /// Returns the ring slots of up to `count` consecutive packets. `first` is the number of
+    /// packets that arrived before them. The result ends at the end of the ring.
     #[inline]
     fn contiguous(&self, first: usize, count: usize) -> Range<usize> {
         let slot = first & self.mask;

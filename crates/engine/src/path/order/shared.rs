@@ -4,7 +4,7 @@ use godwit_packet::Descriptor;
 
 use super::{Flood, GONE, Order, SHARED};
 
-/// A packet in a shared slot.
+/// A packet in a ring slot that contains several packets.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct SharedPacket {
     /// Descriptor of the packet. Its buffer identifies the packet.
@@ -21,8 +21,8 @@ pub(super) enum Destination {
 }
 
 impl Order {
-    /// Puts `packet`, which a function created from `original`, into the same ring slot. It
-    /// directly follows `original` there.
+    /// Puts `packet`, which a function created from `original`, into the ring slot of `original`.
+    /// It directly follows `original` in arrival order.
     #[cold]
     pub(crate) fn share_slot(&mut self, original: &Descriptor, packet: &mut Descriptor) {
         let slot = self.slot(original);
@@ -49,8 +49,8 @@ impl Order {
         index.unwrap_or_else(|| unreachable!("a packet outside its slot: {descriptor:?}"))
     }
 
-    /// Updates a packet whose ring slot also contains other packets, which a function created from
-    /// it. Returns false if the slot contains only one packet.
+    /// Updates a packet in a ring slot that contains several packets. A function created all of
+    /// them from one packet. Returns false if the slot contains only one packet.
     #[cold]
     pub(super) fn update_shared(
         &mut self,
@@ -84,8 +84,8 @@ impl Order {
         }
     }
 
-    /// Lets all packets in a ring slot pass `gate` if they wait there, and appends them to `next`.
-    /// Returns false if the slot contains only one packet.
+    /// Lets the packets in a ring slot enter a function if they wait in front of it, and appends
+    /// them to `next`. Returns false if the slot contains only one packet.
     #[cold]
     pub(super) fn pass_shared(&mut self, slot: usize, gate: usize, next: &mut Vec<Descriptor>) -> bool {
         let Some(members) = self.shared.get_mut(&slot) else { return false };

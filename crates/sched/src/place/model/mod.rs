@@ -34,10 +34,10 @@ pub(super) use table::Table;
 /// the device's capacity.
 const POWER_LOAD_MIN: f64 = 0.01;
 
-/// Reason why no model can be made from a profile.
+/// Reason why no cost model can be made from measured costs.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ModelError {
-    /// The profile contains no measured costs of a function on any of its devices.
+    /// There are no measured costs of a function on any of its devices.
     #[error(
         "the profile has no curve of function `{function}` on any of its devices; measure it with `godwit profile`"
     )]
@@ -152,7 +152,7 @@ pub struct Machine {
     pub workers: u16,
     /// Names of the functions.
     pub functions: Vec<String>,
-    /// For each function, the permitted devices and modes for which the profile has costs.
+    /// For each function, the permitted devices and modes with measured costs.
     pub allowed: Vec<PlaceSet>,
     /// Devices in each of their modes. The first entry is the CPU.
     pub places: Vec<Place>,
@@ -167,12 +167,13 @@ pub struct Machine {
     /// index `(device * functions + victim) * functions + other`. Device 0 is the CPU. The list is
     /// empty if no function slows down another function.
     pub(super) gamma: Vec<f64>,
-    /// Coefficient of variation of repeated measurements in the profile.
+    /// Coefficient of variation of repeated measurements.
     pub(super) noise_cv: f64,
 }
 
 /// Factors that correct predictions according to measurements. Each list has an entry for each
-/// function on each device and mode, at index `function * places + place`.
+/// function at each place. A place is a device in one mode. The index is
+/// `function * places + place`.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Corrections {
     /// Ratio of the measured device time to the predicted device time. On the CPU, it is the ratio
@@ -186,7 +187,7 @@ pub struct Corrections {
 }
 
 impl Corrections {
-    /// Creates corrections that change nothing.
+    /// Creates correction factors that change nothing.
     pub fn none(machine: &Machine) -> Self {
         let count = machine.costs.len();
         Self { cost: vec![1.0; count], latency: vec![1.0; count], error: vec![0.0; count] }
@@ -194,7 +195,7 @@ impl Corrections {
 }
 
 impl Machine {
-    /// Creates the model of a configuration from a measured profile.
+    /// Creates the cost model of a configuration from measured costs.
     ///
     /// # Errors
     /// Fails if a function has no measured costs on any of its devices, or if a limit is exceeded.
@@ -274,7 +275,7 @@ impl Machine {
         2 + self.devices.len() + 2 * self.buses.len()
     }
 
-    /// Returns whether the profile contains the power of at least one device.
+    /// Returns whether the power of at least one device was measured.
     pub fn measures_power(&self) -> bool {
         self.cpu_power.is_some() || self.devices.iter().any(|device| device.power.is_some())
     }

@@ -12,7 +12,7 @@ pub(in super::super) const RESOURCES_MAX: usize = 32;
 pub enum Resource {
     /// Cores of all awake workers.
     Workers,
-    /// Cores of the workers that feed devices.
+    /// Cores of the workers that only submit packets to devices.
     Feeders,
     /// Cores of the workers that run kernels.
     Compute,
@@ -95,7 +95,8 @@ impl Totals {
         self.values.iter_mut().zip(row).for_each(|(value, add)| *value += add);
     }
 
-    /// Sets the resource use to the sum of `before` and the resource use `row` of one function.
+    /// Sets the sums to `before` plus `row`. The list `row` contains the fraction of each resource
+    /// that one function uses.
     #[inline]
     pub(in super::super) fn set_sum(&mut self, before: &Self, row: &[f64]) {
         let count = self.resources;

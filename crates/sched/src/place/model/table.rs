@@ -1,5 +1,6 @@
-//! Table of the times and latencies of all functions on all devices, for one load and one machine
-//! setting.
+//! Computes the times and latencies of all functions on all devices, for one load and one machine
+//! setting. A machine setting consists of the devices in use, the submission size and the roles of
+//! the workers.
 
 use super::super::load::Load;
 use super::super::placement::{Choice, Setting};
@@ -22,8 +23,8 @@ pub(in super::super) struct Table {
     pub(super) setting: Setting,
     pub(super) places: usize,
     pub(super) resources: usize,
-    /// Used fraction of each resource, at index `(function * places + place) * resources +
-    /// resource`.
+    /// Used fraction of each resource by each function at each place. A place is a device in one
+    /// mode. The index is `(function * places + place) * resources + resource`.
     rows: Vec<f64>,
     /// Resources that each device and mode uses, as bit masks.
     pub(super) masks: Vec<u32>,
@@ -53,8 +54,8 @@ impl Default for Table {
 }
 
 impl Table {
-    /// Computes the times and latencies of all functions on all devices, for one load and one
-    /// machine setting. Reuses the memory of an earlier call.
+    /// Computes the times and latencies of all functions on all devices for `load`. Reuses the
+    /// memory of an earlier call.
     pub(in super::super) fn fill(
         &mut self,
         machine: &Machine,
@@ -192,8 +193,8 @@ impl Table {
         of_cpu + device.map_or(0.0, |(device, power)| power.busy * row[DEVICES + device])
     }
 
-    /// Computes the factors by which other functions raise the cost of each function on each device
-    /// and mode. The index in `factors` is `function * places + place`.
+    /// Computes the factors by which other functions raise the cost of each function at each place.
+    /// A place is a device in one mode. The index in `factors` is `function * places + place`.
     pub(in super::super) fn interference(&self, machine: &Machine, choice: &Choice, factors: &mut [f64]) {
         let functions = machine.functions.len();
         factors.fill(1.0);
@@ -228,8 +229,8 @@ impl Table {
         self.active[function]
     }
 
-    /// Predicts the effect of the placement `choice`. [`Table::fill`] must have computed the table
-    /// for the machine setting of `choice`.
+    /// Predicts the effect of the placement `choice`. [`Table::fill`] must have received the
+    /// machine setting of this placement.
     pub(in super::super) fn predict(&self, machine: &Machine, choice: &Choice) -> Prediction {
         let totals = self.totals(machine, choice);
         let used = |function: usize| choice.used_by(function, self.places);

@@ -34,7 +34,8 @@ const GAIN_TUNING: f64 = 0.01;
 /// Minimum time between two changes that move only a small fraction of a function's packets, in
 /// nanoseconds.
 const TUNING_NS: u64 = 100_000_000;
-/// Time for the corrections of the model to settle after a change of placement, in nanoseconds.
+/// Time after a change of placement in which the correction factors of the model settle, in
+/// nanoseconds.
 const SETTLE_NS: u64 = 300_000_000;
 /// Fill level of a packet ring at or above which the ring's worker counts as overloaded.
 const BACKLOG: f64 = 0.5;
@@ -370,8 +371,8 @@ impl Planner {
             self.hysteresis.no_gain();
             return Err(Reason::SmallGain);
         }
-        // Policies about power follow a falling load at once, because this saves energy. All other
-        // policies wait until the load has stopped falling.
+        // Policies about power immediately follow a falling load, because this saves energy. All
+        // other policies wait until the load has stopped falling.
         if self.goal.policy.splits != Splits::Power && self.forecast.is_falling() {
             self.hysteresis.no_gain();
             return Err(Reason::Falling);
@@ -385,9 +386,9 @@ impl Planner {
         }
     }
 
-    /// Returns whether an overload justifies a new placement at once. If the load has not changed
-    /// since the last placement, three conditions must hold. The packet rings are filling up, the
-    /// predicted gain is large enough, and the last change was long enough ago.
+    /// Returns whether an overload justifies a new placement immediately. If the load has not
+    /// changed since the last placement, three conditions must hold. The packet rings are filling
+    /// up, the predicted gain is large enough, and the last change was long enough ago.
     fn is_new_overload(&self, seen: &Observation, before: &Prediction, best: &Found) -> bool {
         let is_worth = best.prediction.headroom > (1.0 + GAIN_MIN) * before.headroom;
         let is_rested = self.hysteresis.rested_ns(seen.now_ns) >= SETTLE_NS;
@@ -439,7 +440,7 @@ impl Planner {
     }
 
     /// Returns the load for which the planner chooses a placement. If packet rings are full
-    /// although no overload is predicted, the assumed load grows step by step.
+    /// although no overload is predicted, the result grows at each call.
     fn expected_load(&mut self, seen: &Observation) -> Load {
         let full = TOLERANCE * self.goal.limits.carry;
         let explained = self.own.is_none_or(|(prediction, _)| prediction.load > full);

@@ -5,16 +5,17 @@ use super::super::model::{Corrections, Machine, Table};
 use super::super::placement::{Choice, PlaceSet};
 use super::Observation;
 
-/// Weight of a new measurement in a correction factor.
+/// Weight of a new measurement in a correction factor. The remaining weight belongs to earlier
+/// measurements.
 const WEIGHT: f64 = 0.25;
 /// Smallest number of packets for which a measurement counts.
 const PACKETS_MIN: u64 = 500;
-/// Range of the correction factors. A factor outside this range means that the profile does not
-/// describe the machine.
+/// Range of the correction factors, by which predicted times are multiplied.
 const RANGE: (f64, f64) = (0.5, 2.0);
-/// Time in which a correction without new measurements shrinks to a third, in nanoseconds.
+/// Time constant with which a correction factor returns to 1 if there are no new measurements, in
+/// nanoseconds.
 const FADE_NS: f64 = 30e9;
-/// Interval at which correction factors without new measurements fade, in nanoseconds.
+/// Interval between two updates of correction factors without new measurements, in nanoseconds.
 const FADE_STEP_NS: u64 = 100_000_000;
 /// Fraction of the predicted rate below which a device is not trusted.
 const DISTRUST_BELOW: f64 = 0.8;
@@ -26,7 +27,8 @@ const FAILING_BELOW: f64 = 0.3;
 const DISTRUST_NS: u64 = 1_000_000_000;
 /// Fraction of the predicted rate above which a device is trusted again.
 const TRUST_ABOVE: f64 = 0.9;
-/// Fraction of the profile's error that remains after measurements have confirmed a prediction.
+/// Fraction of the model's relative error that remains after measurements have confirmed a
+/// prediction.
 const CONFIRMED: f64 = 0.2;
 /// Number of measurements after which a prediction counts as confirmed.
 const CONFIRMATIONS: u32 = 10;
@@ -69,8 +71,8 @@ impl Trust {
         Self { corrections, ways: vec![Way::default(); ways], interference: vec![1.0; ways], faded_ns: 0 }
     }
 
-    /// Updates the corrections from measurements of the current placement. `table` contains the
-    /// predictions for this placement.
+    /// Updates the correction factors from measurements of the current placement. `table` contains
+    /// the predictions for this placement.
     pub(super) fn learn(&mut self, machine: &Machine, seen: &Observation, choice: &Choice, table: &Table) {
         if !machine.gamma.is_empty() {
             table.interference(machine, choice, &mut self.interference);
@@ -137,7 +139,7 @@ impl Trust {
             }
             for place in choice.used_by(function, places).iter() {
                 let correction = &mut self.corrections.latency[function * places + place];
-                // The prediction already contains the earlier correction, so the ratio is
+                // The prediction already contains the earlier correction factor, so the ratio is
                 // multiplied by it.
                 let ratio = *correction * measured_ns / predicted_ns;
                 *correction = (*correction + WEIGHT * (ratio - *correction)).clamp(RANGE.0, RANGE.1);

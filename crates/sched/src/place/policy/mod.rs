@@ -53,7 +53,7 @@ pub struct Policy {
 }
 
 impl Policy {
-    /// Returns the position of the policy in [`POLICIES`], or -1.
+    /// Returns the index of the policy in [`POLICIES`], or -1.
     pub(super) fn index(&self) -> i16 {
         let position = POLICIES.iter().position(|policy| std::ptr::eq(*policy, self));
         position.map_or(-1, |position| position as i16)

@@ -1,4 +1,4 @@
-//! Fits linear costs to the measured points of a curve.
+//! Fits linear costs to measured points.
 
 use super::{CurvePoint, Fit};
 

@@ -132,8 +132,8 @@ pub struct Host {
     pub receive_ns: f64,
     /// Additional cost of a packet while more than one function has packets.
     pub stream_ns: f64,
-    /// Additional core time per packet of workers that both feed a device and run kernels, in
-    /// nanoseconds.
+    /// Additional core time per packet, in nanoseconds. It applies to workers that both run kernels
+    /// and submit packets to a device.
     pub mixed_ns: f64,
 }
 
@@ -224,9 +224,9 @@ pub struct Fit {
     pub floor_ns: f64,
     /// Time of the device per batch, in nanoseconds.
     pub bin_ns: f64,
-    /// Core time per packet for feeding the device, in nanoseconds.
+    /// Core time per packet for submitting packets to the device, in nanoseconds.
     pub host_ns: f64,
-    /// Core time per submission for feeding the device, in nanoseconds.
+    /// Core time per submission to the device, in nanoseconds.
     pub submit_ns: f64,
     /// Median latency of an idle device, in nanoseconds.
     pub trip_ns: f64,

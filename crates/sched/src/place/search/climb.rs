@@ -1,5 +1,5 @@
-//! Improves the division of packets between devices step by step. Policies use this search if their
-//! score is not linear in the fractions of packets.
+//! Improves the division of packets between devices in small steps. Policies use this search if
+//! their score is not linear in the fractions of packets.
 
 use super::super::model::Table;
 use super::super::placement::Choice;

@@ -10,7 +10,7 @@ pub(super) const PARTS: u8 = 8;
 /// Maximum number of functions for which all divisions of their packets between devices are tried.
 const FUNCTIONS_MAX: usize = 8;
 
-/// Working memory for trying all divisions of packets between devices.
+/// Working memory of the search over all divisions of packets between devices.
 #[derive(Debug, Default)]
 pub(super) struct Eighths {
     /// For each function with packets, all possible divisions of its packets between devices.
@@ -32,7 +32,7 @@ struct Options {
     used: Vec<PlaceSet>,
 }
 
-/// Best division of packets between devices so far.
+/// Best division of packets between devices that was found so far.
 struct Best {
     score: Score,
     prediction: Option<Prediction>,
@@ -53,7 +53,8 @@ impl Eighths {
         counts.into_iter().fold(1, usize::saturating_mul)
     }
 
-    /// Returns the division of packets with the best score, if this score is better than `bound`.
+    /// Returns the division of packets between devices with the best score, if this score is better
+    /// than `bound`.
     pub(super) fn best(&mut self, problem: &Problem<'_>, table: &Table, bound: Score) -> Option<Found> {
         let machine = problem.machine;
         self.prepare(machine, table);

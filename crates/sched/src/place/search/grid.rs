@@ -4,7 +4,7 @@
 use super::super::placement::{PlaceSet, Setting};
 use super::Problem;
 
-/// Maximum number of machine settings that are tried one by one.
+/// Maximum number of machine settings of which all are tried.
 const SETTINGS_MAX: usize = 2_000;
 /// Number of equal parts into which the workers are divided. One or more parts may be reserved for
 /// submitting packets to devices.
@@ -120,8 +120,8 @@ fn runs_all(problem: &Problem<'_>, on: PlaceSet) -> bool {
 
 fn setting(problem: &Problem<'_>, on: PlaceSet, level: u8, halving: u8, quarters: u16) -> Setting {
     let workers = (problem.machine.workers >> halving).max(1);
-    // Workers may be reserved for feeding devices only if the CPU and another device are in use. At
-    // least one worker must remain for running kernels.
+    // Workers may be reserved for submitting packets to devices only if the CPU and another device
+    // are in use. At least one worker must remain for running kernels.
     let has_both = on.contains(0) && on.len() > 1 && workers > 1;
     let feeders = if has_both && quarters > 0 { (workers * quarters / QUARTERS).clamp(1, workers - 1) } else { 0 };
     let level = if on.without(PlaceSet::of([0])).is_empty() { 0 } else { level };

@@ -18,8 +18,9 @@ const ROUNDS: usize = 3;
 /// solver requires a ratio below 10^6.
 const COEFFICIENT_MIN: f64 = 1e-6;
 
-/// Returns the division of packets that maximises the capacity. For policies about power, returns
-/// the division that processes the load with the least power. Returns `None` if the solver fails.
+/// Returns the division of packets between devices with the largest capacity. For policies about
+/// power, returns the division that processes the load with the least power. Returns `None` if the
+/// solver fails.
 pub(super) fn solve(problem: &Problem<'_>, table: &Table) -> Option<Choice> {
     let machine = problem.machine;
     let mut choice = idle_shares(machine, table.setting());

@@ -35,8 +35,8 @@ const CLIMB_SETTINGS: usize = 40;
 const REFINED: usize = 3;
 /// Maximum number of cached results. The cache is emptied when it is full.
 const CACHE_MAX: usize = 4096;
-/// Ratio between two neighbouring buckets of correction factors. The search caches one result for
-/// all factors in a bucket, which is a range of similar factors.
+/// Ratio between two neighbouring ranges of correction factors. The search caches one result for
+/// all factors in a range.
 const CORRECTION_RATIO: f64 = 1.04;
 
 /// Best placement that was found for a load.
@@ -70,7 +70,7 @@ pub(super) struct Problem<'a> {
 }
 
 impl Search {
-    /// Creates a search over the machine settings of `grid`.
+    /// Creates a search over the machine settings that `grid` describes.
     pub fn new(grid: Grid) -> Self {
         Self { grid, ..Self::default() }
     }
@@ -125,7 +125,7 @@ impl Search {
         }
     }
 
-    /// Tries all machine settings, and refines the best settings.
+    /// Tries all machine settings, and improves the best settings further.
     fn best_of(&mut self, problem: &Problem<'_>, settings: &[Setting], near: Option<&Choice>) -> Option<Found> {
         let mut best: Vec<Found> = Vec::with_capacity(REFINED + 1);
         for &setting in settings {
@@ -174,8 +174,8 @@ impl Search {
         }
     }
 
-    /// Goes step by step to better settings, from the current setting, from all devices, and from
-    /// the CPU alone.
+    /// Moves from one machine setting to a better one until no better one is found. Starts from the
+    /// current setting, from all devices, and from the CPU alone.
     fn climb_settings(&mut self, problem: &Problem<'_>, near: Option<&Choice>) -> Option<Found> {
         let mut best: Option<Found> = None;
         let mut tried: Vec<Setting> = Vec::new();

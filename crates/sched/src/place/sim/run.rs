@@ -32,7 +32,7 @@ const FLAP_LOAD: f64 = 0.1;
 pub struct Run<'a> {
     /// Model that the planner knows.
     pub machine: &'a Machine,
-    /// Goal of the planner and the oracle.
+    /// Goal of the planner, and of the oracle with which it is compared.
     pub goal: Goal,
     /// Rule by which the planner chooses placements.
     pub rule: Rule,
@@ -45,7 +45,7 @@ pub struct Run<'a> {
     pub seed: u64,
 }
 
-/// Comparison of the planner with the oracle.
+/// Comparison of the planner with an oracle that knows the true costs.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Report {
     /// Energy that the planner uses in addition to the ideal energy, as a fraction of the ideal

@@ -88,7 +88,7 @@ impl<'a> World<'a> {
         self.next = Some((choice.clone(), burst.clone(), now_ns + APPLY_NS + wake_ns));
     }
 
-    /// Removes lost devices at once. Functions on a lost device move to the CPU.
+    /// Removes lost devices from the placement. Functions on a lost device move to the CPU.
     pub(super) fn lose(&mut self, lost: PlaceSet) {
         let Some(active) = &mut self.active else { return };
         let places = self.machine.places.len();
