@@ -55,14 +55,15 @@ pub struct Edge {
     pub to: String,
 }
 
-/// A part of the chain that is valid but probably a mistake.
+/// A part of the chain that is valid but probably wrong.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Warning {
     /// Packets from a port match no edge.
     PortWithoutEdge {
         /// Name of the port.
         port: String,
-        /// Affected classes. The list is empty if all classes are affected.
+        /// Packet classes to which the warning applies. The list is empty if it applies to all
+        /// classes.
         classes: Vec<String>,
     },
     /// Packets with a certain verdict of a function match no edge.
@@ -167,7 +168,7 @@ impl Chain {
         Ok(Self { stages, decider: resolved.decider, reachable, ranks, successors, warnings })
     }
 
-    /// Returns the route decider, which selects the next function or port of each packet.
+    /// Returns the decider, which selects the next function or port of each packet.
     pub fn decider(&self) -> &Decider {
         &self.decider
     }
@@ -242,8 +243,8 @@ impl Chain {
         longest
     }
 
-    /// Returns the next function or port for a packet of `class` after the port or function
-    /// `stage`. A port ignores `verdict`.
+    /// Returns the next function or port for a packet of `class` that leaves the port or function
+    /// `stage`. `verdict` has no effect for a port.
     pub(crate) fn next(&self, stage: resolve::Stage, class: usize, verdict: usize) -> Next {
         resolve::next(&self.decider, stage, class, verdict)
     }

@@ -1,4 +1,4 @@
-//! Route decider, which selects the next function or port of each packet.
+//! Selects the next function or port of each packet in the function chain.
 
 use godwit_abi::VERDICT_DROP;
 
@@ -17,7 +17,8 @@ pub enum Next {
     Drop,
 }
 
-/// A [`Next`] in 16 bits. The upper two bits contain its kind, and the lower 14 bits its index.
+/// A [`Next`] in 16 bits. The upper two bits contain the variant, and the lower 14 bits contain the
+/// index.
 #[derive(Clone, Copy, PartialEq, Eq)]
 struct Code(u16);
 

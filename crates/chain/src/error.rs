@@ -10,7 +10,7 @@ pub enum Error {
     Unknown {
         /// Index of the edge.
         edge: usize,
-        /// Key of the edge that contains the name.
+        /// Key of the edge that contains the unknown name.
         key: &'static str,
         /// Kind of name that the key requires.
         what: &'static str,
@@ -27,7 +27,7 @@ pub enum Error {
         /// Packets to which both edges apply, described by their port or function, verdict and
         /// class.
         what: String,
-        /// Name of the port or function where the earlier edge ends.
+        /// Name of the port or function to which the earlier edge leads.
         first: String,
     },
     /// An edge from a port has a verdict.
@@ -54,8 +54,8 @@ pub enum Error {
         /// Name of the port.
         port: String,
     },
-    /// An edge leads to `egress`, which is the port that a function chooses. However, the function
-    /// chooses no port for these packets.
+    /// An edge leads to `egress`, which means the port that a function chooses. However, the
+    /// function chooses no port for these packets.
     #[error("`{from}` chooses no port{}, so this edge cannot lead to `egress`", verdict.as_ref().map(|verdict| format!(" with verdict `{verdict}`")).unwrap_or_default())]
     NoPortChosen {
         /// Index of the edge.

@@ -49,8 +49,8 @@ impl Stages {
         }
     }
 
-    /// Returns the number of table entries of a port or function for each class. A port has one
-    /// entry, and a function has one entry per verdict.
+    /// Returns the number of routing entries that a port or function has for each packet class. A
+    /// port has one entry, and a function has one entry per verdict.
     pub(crate) fn entries_per_class(&self, stage: Stage) -> usize {
         match stage {
             Stage::Port(_) => 1,
@@ -79,8 +79,8 @@ pub(crate) struct Resolved {
     pub(crate) decider: Decider,
     /// For each edge: whether it applies to any packet.
     is_used: Vec<bool>,
-    /// Direct successors of each function. Each successor has the index of an edge that leads to
-    /// it.
+    /// Direct successors of each function. Each successor is stored with the index of an edge that
+    /// leads to it.
     successors: Vec<Vec<(u16, usize)>>,
 }
 
@@ -293,7 +293,8 @@ fn cycle(stages: &Stages, resolved: &Resolved, done: &[bool], start: usize) -> E
     };
     let mut members: Vec<usize> = walk.split_off(cycle_start);
     members.reverse();
-    // The first configured function comes first, because the message must be deterministic.
+    // The error starts with the function that was configured first, because the message must be
+    // deterministic.
     let first = (0..members.len()).min_by_key(|&at| members[at]).unwrap_or(0);
     members.rotate_left(first);
 
@@ -344,8 +345,8 @@ fn reachable_from(stages: &Stages, decider: &Decider, mut todo: Vec<Stage>, clas
 pub(crate) fn warnings(stages: &Stages, edges: &[Edge], resolved: &Resolved, reachable: &[bool]) -> Vec<Warning> {
     let classes = stages.classes.len();
     let mut warnings = Vec::new();
-    // This closure returns the names of the classes in `candidates` whose packets match no edge.
-    // The result is `None` if every class matches an edge, and an empty list if none does.
+    // Returns the names of the classes in `candidates` whose packets match no edge. The list is
+    // empty if no class matches an edge. Returns `None` if every class matches an edge.
     let without_edge = |stage, verdict, candidates: &[usize]| {
         let none = |class: &&usize| next(&resolved.decider, stage, **class, verdict) == Next::None;
         let without: Vec<usize> = candidates.iter().filter(none).copied().collect();

@@ -23,7 +23,7 @@ use crate::program::{AccessNeeds, Program};
 pub struct DeviceChain {
     /// Number of rows in the device's table of next functions. Each packet class has one row.
     table_rows: usize,
-    /// Rows of the table that belong to this chain.
+    /// Rows of the device's table of next functions that belong to this chain.
     own_rows: Range<usize>,
     /// Number of rows in use. They are the first rows of `own_rows`.
     rows: usize,
@@ -33,12 +33,13 @@ pub struct DeviceChain {
     hops: Vec<u32>,
     /// Marks each function after which the host does not need the packets back.
     unneeded: Vec<bool>,
-    /// Whether the device reserves table memory for a later chain.
+    /// Whether the device reserves memory for the next functions of a later chain.
     reserves_table: bool,
 }
 
 impl DeviceChain {
-    /// Creates a chain that connects no functions. The device copies all packets back to the host.
+    /// Creates a chain in which no function passes packets to another function on the device. The
+    /// device copies all packets back to the host.
     pub fn new(instances: usize, rows: usize, verdicts: usize) -> Self {
         assert!(rows <= 256 && verdicts < 255 && instances <= 1 << 14, "{instances} functions, {rows} rows");
         let hops = vec![HOP_NONE; instances * rows * verdicts];
@@ -57,8 +58,7 @@ impl DeviceChain {
         Self { own_rows, table_rows, ..self }
     }
 
-    /// Makes the device reserve table memory for a later chain, even if this chain connects no
-    /// functions.
+    /// Makes the device reserve memory for a later chain, even if this chain connects no functions.
     pub fn reserve_table(&mut self) {
         self.reserves_table = true;
     }
@@ -110,7 +110,7 @@ impl DeviceChain {
         self.has_table() || self.unneeded.contains(&true)
     }
 
-    /// Returns whether the device needs a table for this chain.
+    /// Returns whether the device needs a table of next functions for this chain.
     pub(crate) fn has_table(&self) -> bool {
         self.reserves_table || self.continues_any()
     }
@@ -173,7 +173,8 @@ impl DeviceChain {
         image
     }
 
-    /// Returns the parts of the device's table that belong to this chain, as offsets and bytes.
+    /// Returns the parts of the device's table of next functions that belong to this chain. Each
+    /// part consists of an offset and bytes.
     pub(crate) fn parts(&self) -> Vec<(usize, Vec<u8>)> {
         let instances = self.unneeded.len();
         let hops_at = size_of::<Chain>() + instances * size_of::<ChainStage>();

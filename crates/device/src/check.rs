@@ -9,9 +9,8 @@ use godwit_sched::Chunk;
 
 use crate::error::Error;
 
-/// Checks a submission. Kernels then access only packets that the submission contains. For the
-/// index of a program, `kernel` returns the number of its kernel, or `None` if the program does not
-/// exist.
+/// Checks a submission. Kernels can then access only the packets of this submission. `kernel`
+/// returns the number of a program's kernel, or `None` if the program does not exist.
 pub(crate) fn check(region: &Region, chunk: &Chunk, kernel: impl Fn(u16) -> Option<u8>) -> Result<(), Error> {
     check_bins(chunk, kernel)?;
     for bin in &chunk.bins {

@@ -106,17 +106,17 @@ pub enum Error {
 /// solve the problem. The text is one clause or sentence.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Unavailable {
-    /// The operator can remove the reason. For example, software or a permission is missing, or
+    /// The operator can solve the problem. For example, software or a permission is missing, or
     /// another program uses the device.
     #[error("{0}")]
     Setup(String),
-    /// The reason is permanent, because the hardware or the driver lacks a feature.
+    /// The problem is permanent, because the hardware or the driver lacks a feature.
     #[error("{0}")]
     Unsupported(String),
     /// The driver or the hardware failed, so only its vendor can solve the problem.
     #[error("{0}")]
     Failed(String),
-    /// The reason remains until the end of the run, because the device was lost.
+    /// The device was lost, and stays unusable until the end of the run.
     #[error("it is lost: {0}")]
     Lost(String),
 }

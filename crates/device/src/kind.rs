@@ -46,7 +46,8 @@ pub struct Kind {
     memory: PacketMemory,
     /// Modes that a device of this kind may support.
     modes: &'static [Mode],
-    /// Transfers that the operator can choose in launch mode.
+    /// Ways of packet transfer that the operator can choose if the device starts a kernel for each
+    /// submission.
     transfers: &'static [Transfer],
     /// Default sizes of submissions if the device starts a kernel for each submission. The value is
     /// `None` if the thread of the worker runs the kernels itself.
@@ -102,7 +103,8 @@ pub struct ChunkDefaults {
     pub deadline_ns: u64,
 }
 
-/// Default sizes of submissions for persistent work-groups, and for OpenCL kernels in launch mode.
+/// Default sizes of submissions for persistent work-groups, and for OpenCL devices that start a
+/// kernel for each submission.
 const SMALL_CHUNKS: ChunkDefaults = ChunkDefaults {
     chunks: 4,
     in_flight_max: None,

@@ -164,9 +164,9 @@ struct IdleLane {
 /// outcomes of each are written at least once.
 const TOUCHED_CHUNKS: usize = 64;
 
-/// Number of chunks in flight at which the oldest returns.
+/// Number of submissions in flight at which the oldest submission returns.
 const IN_FLIGHT: usize = 3;
-/// Number of polls after which a chunk returns in any case.
+/// Number of polls after which a submission returns in any case.
 const POLLS_MAX: u32 = 1000;
 
 impl Lane for IdleLane {

@@ -28,8 +28,8 @@ pub struct Chunk {
     /// ([`Bin::part`]). The parts are adjacent entries. A submission from a packer has at least one
     /// batch.
     pub bins: Vec<Bin>,
-    /// Total length of the frames in each batch when the packer closed the submission, in bytes. A
-    /// device may change the frame lengths in `descriptors` later.
+    /// Total length of the frames in each batch, in bytes. The packer sets it when it closes the
+    /// submission. A device may change the frame lengths in `descriptors` later.
     pub bin_bytes: Vec<u64>,
     /// Descriptor of each packet.
     pub descriptors: Array<Descriptor>,

@@ -4,8 +4,8 @@ use godwit_abi::Bin;
 
 use crate::config::VARIANTS;
 
-/// Factor by which each new observation reduces the weight of older observations. The average
-/// therefore covers about the last 64 observations.
+/// Factor by which each new observation reduces the weight of older observations. The factor
+/// corresponds to an average over about 64 observations.
 const KEEP: f64 = 1.0 - 1.0 / 64.0;
 /// Frame length in bytes that defines the unit of byte counts. A full batch of such frames has the
 /// byte count 1.
@@ -109,8 +109,9 @@ impl CostModel {
         fit.observed = true;
     }
 
-    /// Returns the scaled features of a batch: the constant 1, the packet count and the byte count.
-    /// Each feature is about 1 for a full batch with frames of average length.
+    /// Returns the properties of a batch from which its time is estimated: the constant 1, the
+    /// packet count and the byte count. They are scaled. Each value is about 1 for a full batch
+    /// with frames of average length.
     fn features(&self, bin: &Bin) -> [f64; 3] {
         [1.0, f64::from(bin.count) / self.bin_packets, bytes(bin) / (self.bin_packets * FRAME_BYTES)]
     }

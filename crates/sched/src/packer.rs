@@ -54,7 +54,7 @@ pub enum Insert {
 /// ```
 #[derive(Debug)]
 pub struct Packer {
-    // Every insertion accesses the following fields, so they come first.
+    // Every insertion of a packet accesses the following fields, so they come first.
     label_index: LabelIndex,
     /// Number of the open batch of each label, plus 1. The value 0 means that the label has no open
     /// batch. Packets with the same label share a batch.
@@ -398,7 +398,7 @@ impl Packer {
         }
         let slots = cursor.next as usize..cursor.next as usize + run;
         cursor.longest = cursor.longest.max(run_extents.longest.into());
-        // `run` is at most `fits`, which has 32 bits.
+        // The conversion is exact, because `run` is at most `fits`, a 32-bit number.
         cursor.next += run as u32;
         self.room -= run as u32;
         self.filling.descriptors[slots.clone()].copy_from_slice(&descriptors[..run]);
@@ -534,7 +534,7 @@ impl Packer {
         let number = self.open as usize;
         self.cursors[number] =
             Cursor { next: first, end: first + self.config.bin_packets, longest: 0, variant: packet.variant.into() };
-        // `validate` limits the number of batches to 65535.
+        // The conversion is exact, because `validate` limits the number of batches to 65535.
         self.table[index] = number as u16;
         self.set_room(self.packets());
         number
@@ -556,7 +556,7 @@ impl Packer {
     }
 }
 
-/// Returns how many of the packets it takes to fill `units` units of buffer memory.
+/// Returns how many packets at the start of the list fill `units` units of buffer memory.
 #[cold]
 fn fitting(descriptors: &[Descriptor], units: u64) -> usize {
     let mut sum = 0;

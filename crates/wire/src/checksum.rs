@@ -146,7 +146,7 @@ fn sum(bytes: &[u8]) -> u64 {
     u64::from(u16::from_be(fold(wide)))
 }
 
-/// Sums 32-byte blocks. Four independent sums avoid waiting for carries.
+/// Sums 32-byte blocks. The use of four independent sums avoids a wait for carries.
 #[inline]
 fn sum_blocks(blocks: &[[u8; 32]]) -> u128 {
     let mut sums = [0u128; 4];

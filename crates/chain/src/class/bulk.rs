@@ -5,12 +5,11 @@ use godwit_wire::{IpAddress, protocol};
 
 use super::{Classifier, Compiled, HAS_PORTS};
 
-/// Number of packets in a block. Each rule is compared with a whole block.
 const BLOCK_PACKETS: usize = 64;
 /// Number of rules between two checks for an early end. The comparison ends if all packets have a
 /// class.
 const RULES_PER_CHECK: usize = 16;
-/// Protocol value for a packet without an IPv4 five-tuple. No IPv4 rule matches this value.
+/// Protocol value that no IPv4 rule matches.
 const NOT_IPV4: u32 = 0x200;
 
 /// Header fields of the packets of a block, with one array per field.

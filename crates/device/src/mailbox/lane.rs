@@ -17,8 +17,8 @@ use crate::device::{BinTime, Lane, Rejected};
 use crate::error::Error;
 use crate::watch::Watch;
 
-/// Number of polls without results after which the worker yields its core to a work-group that may
-/// run on the same core. With two workers and two work-groups on two cores, values from 1 to 64 are
+/// Number of polls without results after which the worker yields its core. A work-group may run on
+/// the same core. With two workers and two work-groups on two cores, values from 1 to 64 are
 /// equally fast (test `no_stale_data_is_read`).
 const POLLS_BEFORE_YIELD: u32 = 16;
 /// Time between two polls while a dropped connection waits for its last batches.
@@ -122,7 +122,7 @@ impl PersistentLane {
         let now = Instant::now();
         let split = Split::new(groups.len(), share);
         let group = |group| {
-            // All batches of the previous connection with this number are finished.
+            // The previous connection with this number has no unfinished batches.
             let posted = device.mailboxes().posted(group);
             let received = vec![0; programs];
             GroupState { group, posted, finished: posted, bins: VecDeque::new(), weight: 0, since: now, received }

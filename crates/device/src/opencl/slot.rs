@@ -22,7 +22,7 @@ use crate::error::Error;
 use crate::found::Found;
 use crate::program::AccessNeeds;
 
-/// Parts of a device that each submission in flight uses.
+/// References to the resources of a device that all submissions in flight use.
 #[derive(Clone, Copy)]
 pub(super) struct SlotParts<'a> {
     pub(super) found: &'a Found,

@@ -37,7 +37,7 @@ pub(super) struct Tables {
 enum Copies {
     /// The OpenCL buffers lie in this host memory. The number is the offset of the tables in it.
     Shared(Image, usize),
-    /// The buffers are in device memory, and this command queue copies changes to them.
+    /// The OpenCL buffers lie in device memory. This command queue copies changes to them.
     Own(Mutex<CommandQueue>),
 }
 

@@ -21,9 +21,8 @@ pub(crate) fn packed_bytes(chunk: &Chunk) -> usize {
     chunk.bins.iter().flat_map(packets_of).map(|index| chunk.descriptors[index].room_bytes()).sum()
 }
 
-/// Copies the bytes that kernels read from the packets of a submission into `staging`.
-/// `descriptors` are the descriptors for the device, as bytes. After the call, they refer to the
-/// packed buffers.
+/// Copies the packet bytes that kernels read into the buffer `staging`. `descriptors` contains the
+/// descriptors for the device, as bytes. After the call, they refer to the packed buffers.
 pub(crate) fn pack(chunk: &Chunk, region: &Region, needs: &[AccessNeeds], staging: &mut [u8], descriptors: &mut [u8]) {
     let mut next = 0_u32;
     for bin in &chunk.bins {

@@ -108,8 +108,8 @@ pub struct FunctionReport {
     pub name: String,
     /// Kind of the function.
     pub kind: &'static str,
-    /// Names of the devices that ran the function at the end, separated by commas. Several names
-    /// may also mean that only some workers lost a device.
+    /// Names of the devices that ran the function at the end of the run, separated by commas. After
+    /// the loss of a device, workers may use different devices.
     pub device: String,
     /// Mode in which the device runs kernels: `launch` or `persistent`.
     pub mode: String,
@@ -246,10 +246,10 @@ pub struct RecentReport {
     pub sent_pps: f64,
     /// Packets that were dropped.
     pub dropped_pps: f64,
-    /// Time from arrival to departure of the packets that departed in the period. `None` if no
-    /// packet departed.
+    /// Time from arrival to departure of the packets that departed in the period. The value is
+    /// `None` if no packet departed.
     pub latency: Option<Latency>,
-    /// Share of the period in which each worker was busy, 0 to 1.
+    /// Fraction of the period in which each worker was busy, 0 to 1.
     pub worker_busy: Vec<f64>,
     /// Ports, in the order of the configuration.
     pub ports: Vec<RecentPort>,
@@ -280,12 +280,12 @@ pub struct RecentFunction {
     pub pps: f64,
     /// Bits of these packets.
     pub bps: f64,
-    /// Packets that the host half completed without the kernel.
+    /// Packets that the function completed on the CPU without its kernel.
     pub settled_pps: f64,
     /// Packets that the function dropped.
     pub dropped_pps: f64,
-    /// Time from a packet's arrival at the function to its completion. `None` if the function
-    /// processed no packet.
+    /// Time from a packet's arrival at the function to its completion. The value is `None` if the
+    /// function processed no packet.
     pub latency: Option<Latency>,
     /// Time for which devices worked on the function, as a fraction of the period. The sum over
     /// several devices can exceed 1.

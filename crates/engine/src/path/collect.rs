@@ -32,7 +32,7 @@ pub(crate) struct Collect {
     scratch: ChainScratch,
     /// Packets whose device is no longer used. They wait for room in the CPU's batches.
     stranded: VecDeque<(Bin, Descriptor, u64)>,
-    /// Copy of the lost devices that other threads read.
+    /// List of the lost devices. Other threads read it.
     lost: Arc<Mutex<Vec<DeviceLoss>>>,
 }
 
@@ -359,7 +359,8 @@ impl Collect {
         }
     }
 
-    /// Empties the batches for an unused device. Their packets then wait for the CPU.
+    /// Empties the batches for a device that is no longer used. Their packets then wait for the
+    /// CPU.
     fn strand_bins(&mut self, device: usize, now_ns: u64) {
         while self.placement.is_lost(device)
             && let Some(chunk) = self.devices[device].packer.take(now_ns)

@@ -28,8 +28,8 @@ pub(crate) struct Exit {
     /// Sequence number below which all packets have departed or were dropped.
     settled: u64,
     settled_at: usize,
-    /// Whether flooded packets wait for buffers for their copies. They do if no port is live,
-    /// because files and generators can wait.
+    /// Whether packets that leave by several ports wait for buffers for their copies. They wait if
+    /// no port is live, because files and generators can wait.
     waits: bool,
 }
 

@@ -17,7 +17,8 @@ const RUN_PACKETS_MIN: usize = 4;
 /// Inputs of all functions of a worker.
 pub(crate) struct Feed {
     pub(super) inputs: Vec<Input>,
-    /// Whether packets wait for buffers for their fragments. They do if no port is live.
+    /// Whether packets wait for free buffers before a function fragments them. They wait if no port
+    /// is live.
     pub(crate) waits: bool,
     /// Whether packets of a replay wait until their results no longer depend on packets in flight.
     pub(crate) settles: bool,

@@ -426,14 +426,14 @@ impl Worker {
     }
 }
 
-/// Returns the number of buffers that a worker reserves for copies of flooded packets and for
-/// fragments. It is 0 if no function makes any.
+/// Returns the number of buffers that a worker reserves for fragments, and for copies of packets
+/// that leave by several ports. The number is 0 if no function makes any.
 fn reserve(plan: &ChainPlan, region: &Region, arranges: bool) -> usize {
     if !arranges && !plan.stages.iter().any(|stage| stage.function.floods()) {
         return 0;
     }
     let free = region.free_packets();
-    // Even a small arena has room for the copies of one packet.
+    // Even a small packet memory has room for the copies of one packet.
     let least = plan.ordered.len().min(free / 2);
     (free / RESERVE_SHARE).clamp(least, RESERVE_PACKETS_MAX.max(least))
 }

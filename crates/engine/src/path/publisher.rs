@@ -9,7 +9,7 @@ use godwit_io::live::SharedCounters;
 /// low cost. It is shorter than the intervals at which operators read the counters.
 const INTERVAL_NS: u64 = 20_000_000;
 
-/// Copies of the counters of queues that other threads read.
+/// Copies of the counters of all queues, which other threads read.
 #[derive(Debug)]
 pub(crate) struct Publisher {
     shared: Vec<Arc<SharedCounters>>,

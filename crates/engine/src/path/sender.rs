@@ -340,7 +340,8 @@ mod tests {
                         next = sequence + 1;
                     }
                     Event::Settled(sequence) => {
-                        // Below a settled number, only refused packets are missing.
+                        // Only refused packets are missing below the sequence number that the
+                        // worker has reported as settled.
                         prop_assert!((next..sequence).all(|missing| missing % refuses == 0), "{sequence} after {next}");
                         next = sequence;
                     }

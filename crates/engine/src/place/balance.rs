@@ -19,7 +19,8 @@ const OLD_WEIGHT: f64 = 7.0 / 8.0;
 /// factor is close to 1, so a slow device is tried rarely.
 const IDLE_DECAY: f64 = 511.0 / 512.0;
 
-/// Packets of one worker on a device, with the measured time per packet.
+/// State of a device from the view of one worker: the worker's packets on the device, and the
+/// measured time per packet.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Load {
     /// Number of packets on the device.

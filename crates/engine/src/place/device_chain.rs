@@ -16,13 +16,13 @@ use godwit_sched::Stream;
 
 use crate::config::FunctionConfig;
 
-/// Layout of the chain table, in which a device stores the function chain. If possible, the table
-/// has room for two chains. A new chain can then be written while the device still uses the current
-/// one.
+/// Layout of the table in which a device stores the next function for each packet class and
+/// verdict. If possible, the table has room for two chains. A new chain can then be written while
+/// the device still uses the current one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct ChainRows {
     per_chain: usize,
-    /// Number of chains for which the table has room.
+    /// Number of function chains for which the table has room.
     chains: usize,
 }
 

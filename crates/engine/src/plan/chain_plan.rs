@@ -76,7 +76,7 @@ impl Stage {
 /// has a number.
 #[derive(Debug)]
 pub(crate) struct Entries {
-    /// Number of the first stage for each port and class.
+    /// Number of the first function or port, for each ingress port and traffic class.
     numbers: Box<[u8]>,
     /// Processing stage that belongs to each number.
     stages: Vec<Next>,

@@ -95,7 +95,7 @@ pub(crate) struct WorkerEpoch {
 }
 
 impl WorkerEpoch {
-    /// Returns the number of the last request, unless the worker has answered it.
+    /// Returns the number of the last request, or `None` if the worker has already answered it.
     #[inline]
     pub(crate) fn requested(&self) -> Option<u64> {
         let number = self.shared.requested();

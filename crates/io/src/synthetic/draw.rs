@@ -74,8 +74,8 @@ pub(super) enum Shares {
         min: u16,
         count: u32,
     },
-    /// Pairs of a limit and a frame length, sorted by limit. A random number selects the first
-    /// length whose limit is above it.
+    /// Pairs of a limit and a frame length, sorted by limit. The length of a packet is the first
+    /// one whose limit exceeds the packet's random number.
     Mix([(u32, u16); 3]),
 }
 

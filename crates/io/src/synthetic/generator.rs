@@ -22,9 +22,9 @@ use crate::{Error, PortCounters};
 pub(super) struct Pace {
     /// Number of packets or bits that are due now.
     pub(super) due: u64,
-    /// Index of the unit that is due at `start_ns`.
+    /// Index of the packet or bit that is due at `start_ns`.
     pub(super) first: u64,
-    /// Time at which the unit `first` is due, in nanoseconds.
+    /// Time at which the packet or bit `first` is due, in nanoseconds.
     pub(super) start_ns: u64,
     /// Time between two packets or bits, in nanoseconds.
     pub(super) unit_ns: f64,
@@ -73,7 +73,7 @@ pub struct Generator {
     port: u8,
     worker: usize,
     schedule: Schedule,
-    /// Position in the schedule from which the search for the worker's next packet continues.
+    /// Position in the schedule. The search for the worker's next packet continues from there.
     at: Cursor,
     sequence_end: u64,
     /// Sequence number of the packet at which the frame lengths or the proportions of traffic
@@ -91,7 +91,7 @@ struct Load {
     /// Frame lengths for each `size` in the load program. The entry in use is `None`, because its
     /// value was moved out of the list.
     lengths: Vec<Option<Lengths>>,
-    /// Index of the frame lengths that are in use.
+    /// Index of the frame lengths in use.
     size: usize,
     /// Upper limit of the random numbers for each traffic class. A packet belongs to the first
     /// class whose limit exceeds the packet's random number. The list is empty if there are no

@@ -50,8 +50,8 @@ pub(super) struct Cursor {
 }
 
 impl Schedule {
-    /// Creates a schedule that contains every packet of the sequence, for a worker that examines
-    /// all packets. All packets belong to flow group 0.
+    /// Creates a schedule that contains every packet of the sequence. The worker then examines all
+    /// packets, and all packets belong to flow group 0.
     pub(super) fn all() -> Self {
         Self { slots: vec![Slot { position: 0, group: 0 }], round_packets: 1 }
     }

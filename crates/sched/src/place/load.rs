@@ -1,12 +1,12 @@
 //! Packet rate and frame lengths of each function, which are the input of every prediction.
 
-/// Number of frame length classes for which workers count packets.
+/// Number of ranges of frame lengths for which workers count packets separately.
 pub const LENGTH_CLASSES: usize = 4;
-/// Longest frame of each length class except the last class, in bytes.
+/// Length in bytes of the longest frame in each length class, except in the last class.
 const CLASS_BYTES_MAX: [u16; LENGTH_CLASSES - 1] = [128, 512, 1024];
-/// Smallest fraction of a function's packets for which a length class counts as in use.
+/// A length class counts as in use if it contains at least this fraction of a function's packets.
 const CLASS_SHARE_MIN: f64 = 0.02;
-/// Fraction of all packets below which a function counts as idle.
+/// A function counts as idle if it receives at most this fraction of all packets.
 const IDLE_SHARE: f64 = 1e-4;
 /// Ratio between the upper ends of two neighbouring ranges of loads. The search caches one result
 /// for each range.

@@ -3,13 +3,13 @@
 
 use super::model::Machine;
 
-/// Set of devices and modes, as a bit mask. In one mode, a device launches kernels. In the other
-/// mode, it runs persistent work-groups.
+/// Set of places, as a bit mask. A place is a device in one mode: the device either launches
+/// kernels or runs persistent work-groups.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct PlaceSet(pub u32);
 
 impl PlaceSet {
-    /// Maximum number of combinations of a device and a mode.
+    /// Maximum number of places. A place is a device in one mode.
     pub const PLACES_MAX: usize = 32;
 
     /// Creates a set from indices of places. A place is a device in one mode.
@@ -28,7 +28,7 @@ impl PlaceSet {
         Self(self.0 | other.0)
     }
 
-    /// Returns the places of this set that are not in `other`.
+    /// Returns the places of this set that are not in `other`. A place is a device in one mode.
     pub fn without(self, other: Self) -> Self {
         Self(self.0 & !other.0)
     }
@@ -43,7 +43,7 @@ impl PlaceSet {
         self.0 == 0
     }
 
-    /// Returns the number of places in the set.
+    /// Returns the number of places in the set. A place is a device in one mode.
     pub fn len(self) -> usize {
         self.0.count_ones() as usize
     }
@@ -83,14 +83,14 @@ pub struct Choice {
 }
 
 impl Choice {
-    /// Returns the devices that receive packets of the function `function`. `places` is the number
-    /// of combinations of a device and a mode.
+    /// Returns the places that receive packets of the function `function`. A place is a device in
+    /// one mode, and `places` is the number of all places.
     pub fn used_by(&self, function: usize, places: usize) -> PlaceSet {
         let shares = &self.shares[function * places..][..places];
         PlaceSet::of((0..places).filter(|&place| shares[place] > 0.0))
     }
 
-    /// Compares the packet fractions of two placements, and returns the largest difference.
+    /// Returns the largest difference between the packet fractions of two placements.
     pub fn shares_moved(&self, other: &Self) -> f64 {
         self.shares.iter().zip(&other.shares).map(|(one, two)| (one - two).abs()).fold(0.0, f64::max)
     }
@@ -113,8 +113,8 @@ pub enum Role {
 /// Placement of one function.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Route {
-    /// Fraction of the function's packets that each device receives in each of its modes. The sum
-    /// of the fractions is 1.
+    /// Fraction of the function's packets that each place receives. A place is a device in one
+    /// mode. The sum of the fractions is 1.
     pub shares: Vec<f32>,
     /// Additional devices that a worker may use while it is overloaded.
     pub overflow: PlaceSet,

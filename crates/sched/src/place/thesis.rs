@@ -81,8 +81,8 @@ impl Thesis {
 }
 
 /// Returns all assignments of functions to devices. An assignment uses at most one mode of a
-/// device. Assignments with other devices than the CPU are returned with three submission sizes
-/// each.
+/// device. If an assignment uses a device other than the CPU, it is returned once for each of three
+/// submission sizes.
 fn pool(machine: &Machine) -> Vec<Choice> {
     let places = machine.places.len();
     let mut assignments: Vec<Vec<usize>> = vec![Vec::new()];

@@ -68,7 +68,7 @@ impl Order {
     #[inline]
     pub(crate) fn wait_exit(&mut self, descriptors: &[Descriptor], port: u8) {
         let exit = self.exit();
-        // Packets usually come in arrival order, so whole ranges of the order ring are copied.
+        // Packets usually come in arrival order, so whole ranges are copied into the ring.
         if descriptors.len() >= RANGE_COPY_PACKETS_MIN
             && let Some(slots) = self.slots(descriptors)
         {
@@ -121,9 +121,9 @@ impl Order {
 
     /// Appends the packets that are next in arrival order to `outs`, which has one list per egress
     /// port. Calls `arrived` with each arrival time and the number of packets that arrived then.
-    /// `flooder` appends the copies of flooded packets.
+    /// `flooder` copies packets that leave by several ports.
     ///
-    /// Returns whether the next packet waits for buffers for its copies.
+    /// Returns whether the next packet waits for free buffers for its copies.
     #[inline]
     pub(crate) fn open_exit(
         &mut self,

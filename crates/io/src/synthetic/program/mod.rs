@@ -21,7 +21,8 @@ use crate::Error;
 pub(super) use file::ClassKeys;
 use file::{File, StepKeys};
 
-/// Duration in seconds of the segments that approximate a linear rate change.
+/// Duration in seconds of the segments that approximate a linear change of the rate. In a segment,
+/// the rate is constant.
 const RAMP_SECONDS: f64 = 0.01;
 /// Maximum number of segments in a program.
 const SEGMENTS_MAX: usize = 1_000_000;
@@ -50,12 +51,12 @@ struct Segment {
     /// Time between two packets, in nanoseconds.
     packet_ns: f64,
     size: usize,
-    /// One limit for each traffic class. A packet belongs to the first class whose limit is above
-    /// its random number.
+    /// Upper limit of the random numbers for each traffic class. A packet belongs to the first
+    /// class whose limit exceeds the packet's random number.
     limits: Vec<u32>,
 }
 
-/// The segment of a program to which a packet belongs.
+/// Properties of a period with a constant rate, for a packet in this period.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct Position<'a> {
     /// Number of the first packet after the segment.

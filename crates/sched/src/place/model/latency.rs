@@ -5,7 +5,7 @@ use super::super::profile::{CurvePoint, Fit};
 /// Loads of a device for which its latency is stored, as fractions of its capacity.
 /// `godwit profile` measures at these loads.
 pub(super) const USES: [f64; 4] = [0.05, 0.25, 0.6, 0.95];
-/// Relative growth of the latency per unit of load, above the highest load in [`USES`].
+/// Relative growth of the latency per unit of load, for loads above the highest load in [`USES`].
 const OVERLOAD_GROWTH: f64 = 40.0;
 /// 99th percentile of an exponentially distributed waiting time, as a multiple of its mean: ln 100.
 const WAIT_P99: f64 = 4.6;
@@ -67,7 +67,7 @@ pub(super) struct Way<'a> {
     pub(super) chunks: f64,
     /// Time per packet on the resource that limits the packet rate of the device, in nanoseconds.
     pub(super) packet_ns: f64,
-    /// Number of workers that fill submissions for the device.
+    /// Number of workers that submit packets to the device.
     pub(super) lanes: f64,
 }
 

@@ -48,7 +48,7 @@ pub enum ModelError {
     /// There are more devices or buses than the model supports.
     #[error("the model supports at most {max} {what}, the configuration has {count}")]
     TooMany {
-        /// Objects that exceed the limit: `places` or `resources`.
+        /// Kind of the objects that exceed the limit: `places` or `resources`.
         what: &'static str,
         /// Number in the configuration.
         count: usize,
@@ -61,7 +61,8 @@ pub enum ModelError {
     Empty,
 }
 
-/// A configured device in one mode. It either launches kernels or runs persistent work-groups.
+/// A place: a configured device in one mode. The device either launches kernels or runs persistent
+/// work-groups.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PlaceSetup {
     /// Name of the device and its mode in placements and messages, such as `cuda:0` or
@@ -98,11 +99,11 @@ pub struct MachineSetup {
     pub workers: u16,
     /// Functions.
     pub functions: Vec<FunctionSetup>,
-    /// Devices in each of their modes. The first entry is the CPU.
+    /// Places, which are devices in each of their modes. The first place is the CPU.
     pub places: Vec<PlaceSetup>,
 }
 
-/// A device of the model in one mode.
+/// A place: a device in one mode.
 #[derive(Clone, Debug)]
 pub struct Place {
     /// Configuration of the device in this mode.
@@ -154,7 +155,7 @@ pub struct Machine {
     pub functions: Vec<String>,
     /// For each function, the permitted devices and modes with measured costs.
     pub allowed: Vec<PlaceSet>,
-    /// Devices in each of their modes. The first entry is the CPU.
+    /// Places, which are devices in each of their modes. The first place is the CPU.
     pub places: Vec<Place>,
     pub(super) devices: Vec<ModelDevice>,
     pub(super) buses: Vec<ModelBus>,
@@ -163,9 +164,9 @@ pub struct Machine {
     /// Costs of each function at each place. A place is a device in one mode. The index is
     /// `function * places + place`.
     pub(super) costs: Vec<Cost>,
-    /// Relative slowdown of the function `victim` by the function `other` on the same device, at
-    /// index `(device * functions + victim) * functions + other`. Device 0 is the CPU. The list is
-    /// empty if no function slows down another function.
+    /// Relative slowdown of the function `victim` by the function `other` on the same device. The
+    /// index is `(device * functions + victim) * functions + other`. Device 0 is the CPU. The list
+    /// is empty if no function slows down another function.
     pub(super) gamma: Vec<f64>,
     /// Coefficient of variation of repeated measurements.
     pub(super) noise_cv: f64,
@@ -181,8 +182,8 @@ pub struct Corrections {
     pub cost: Vec<f64>,
     /// Ratio of the measured latency to the predicted latency.
     pub latency: Vec<f64>,
-    /// Change of the prediction's relative error. Measurements that confirm the prediction make it
-    /// negative, and a device that is slower than predicted makes it positive.
+    /// Change of the prediction's relative error. The change is negative if measurements confirm
+    /// the prediction, and positive if the device is slower than predicted.
     pub error: Vec<f64>,
 }
 

@@ -75,11 +75,11 @@ impl Prediction {
 /// Fraction of each resource that all functions together use.
 #[derive(Clone, Copy, Debug)]
 pub(in super::super) struct Totals {
-    /// Used fraction of each resource, without the mutual slowdown of functions. It grows in
+    /// Fraction of each resource that functions use without slowing each other down. It grows in
     /// proportion to the load.
     values: [f64; RESOURCES_MAX],
-    /// Additional fraction of each resource, due to the mutual slowdown of functions on the same
-    /// device. It grows with the square of the load.
+    /// Additional fraction of each resource that functions use because they slow each other down on
+    /// the same device. It grows with the square of the load.
     extra: [f64; RESOURCES_MAX],
     resources: usize,
 }
@@ -165,7 +165,8 @@ impl Totals {
         Prediction { headroom, load, limit, p50_ns: 0.0, p99_ns: 0.0, watts, cores, awake, error: 0.0 }
     }
 
-    /// Returns the use of the fullest resource among the resources in the bit mask `mask`.
+    /// Returns the used fraction of the fullest resource among the resources in the bit mask
+    /// `mask`.
     #[inline]
     fn use_of(&self, mask: u32) -> f64 {
         let (mut bits, mut load) = (mask, 0.0_f64);

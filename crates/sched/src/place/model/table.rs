@@ -11,13 +11,13 @@ use super::{Corrections, Machine};
 /// Resource index of the cores of all workers. If some workers only submit packets to devices, the
 /// index refers to the cores of these workers alone.
 pub(super) const FEED: usize = 0;
-/// Index of a resource: the cores of workers that only run kernels.
+/// Resource index of the cores of workers that only run kernels.
 pub(super) const COMPUTE: usize = 1;
 /// Resource index of the first device other than the CPU.
 pub(super) const DEVICES: usize = 2;
 
-/// Resources that each function uses on each device and mode, if that device processes all packets
-/// of the function.
+/// Resources that each function uses at each place, if this place processes all packets of the
+/// function. A place is a device in one mode.
 #[derive(Clone, Debug)]
 pub(in super::super) struct Table {
     pub(super) setting: Setting,
@@ -26,7 +26,7 @@ pub(in super::super) struct Table {
     /// Used fraction of each resource by each function at each place. A place is a device in one
     /// mode. The index is `(function * places + place) * resources + resource`.
     rows: Vec<f64>,
-    /// Resources that each device and mode uses, as bit masks.
+    /// Resources that each place uses, as bit masks. A place is a device in one mode.
     pub(super) masks: Vec<u32>,
     /// Latency of each function at each place. A place is a device in one mode. The index is
     /// `function * places + place`.
@@ -133,7 +133,7 @@ impl Table {
         self.finish_way(machine, corrections, way, scarcest_ns, lanes, chunk, of.bytes);
     }
 
-    /// Sets the latency and the error of a function on a device.
+    /// Sets the latency and the prediction error of a function on a device.
     #[expect(clippy::too_many_arguments, reason = "intermediate results of `fill_way`")]
     fn finish_way(
         &mut self,
@@ -156,7 +156,8 @@ impl Table {
         self.errors[way] = (error + corrections.error[way]).max(machine.noise_cv);
     }
 
-    /// Returns the resources that a function uses if one device processes all of its packets.
+    /// Returns the used fraction of each resource if one device processes all packets of a
+    /// function.
     #[inline]
     pub(in super::super) fn row(&self, function: usize, place: usize) -> &[f64] {
         &self.rows[(function * self.places + place) * self.resources..][..self.resources]
@@ -166,8 +167,8 @@ impl Table {
         self.setting
     }
 
-    /// Returns the resource that functions on a device compete for. It is the device itself or, on
-    /// the CPU, the cores that run kernels.
+    /// Returns the resource for which the functions on a device compete. It is the device itself.
+    /// On the CPU, it is the cores that run kernels.
     pub(in super::super) fn own_resource(&self, machine: &Machine, place: usize) -> usize {
         match machine.places[place].device {
             Some(device) => DEVICES + device,
@@ -240,7 +241,8 @@ impl Table {
         prediction
     }
 
-    /// Returns the use of all resources if packets are divided between devices as in `choice`.
+    /// Returns the used fraction of each resource if packets are divided between devices as in
+    /// `choice`.
     fn totals(&self, machine: &Machine, choice: &Choice) -> Totals {
         let functions = machine.functions.len();
         let mut totals = Totals::new(self.resources);

@@ -2,16 +2,16 @@
 
 use super::super::load::{FunctionLoad, LENGTH_CLASSES, Load};
 
-/// Number of load measurements in the mean. The planner measures the load every 10 ms, so the mean
-/// covers 50 ms.
+/// Number of load measurements over which the mean is computed. The planner measures the load every
+/// 10 ms, so the mean covers 50 ms.
 const WINDOW: usize = 5;
 
 /// The load counts as falling if the forecast exceeds the latest measurement by more than this
 /// factor.
 const FALLING: f64 = 1.1;
 
-/// Sums of one measurement: packets, bytes, and packets of each length class. All sums are per
-/// second.
+/// Numbers per second of packets, of bytes, and of packets in each length class. They come from one
+/// measurement.
 type Sums = [f64; 2 + LENGTH_CLASSES];
 
 /// Forecast of the load. For each function, it is the larger of the latest measurement and the mean

@@ -1,9 +1,10 @@
-//! Hysteresis: decides when the planner should change to a better placement.
+//! Decides when the planner changes to a better placement. Prevents changes that are soon undone.
 
 use super::super::load::Load;
 use super::super::placement::Choice;
 
-/// Number of consecutive runs of the planner in which a placement must be better before it is used.
+/// Number of consecutive runs of the planner in which another placement must be better before it is
+/// adopted.
 const LOOKS: u32 = 3;
 /// Shortest time between a change of placement and the next change that is not urgent, in
 /// nanoseconds.
@@ -14,16 +15,17 @@ const DWELL_CHANGED_NS: u64 = 50_000_000;
 const CHANGED_LOAD: f64 = 0.25;
 /// Upper limit of the required time between two changes of placement, in nanoseconds.
 const DWELL_MAX_NS: u64 = 5_000_000_000;
-/// Factor by which the required time between two changes of placement grows after each change that
-/// was undone.
+/// Factor by which the required time between two changes of placement grows each time a change is
+/// undone.
 const DWELL_GROWTH: u64 = 4;
 /// If no change of placement is undone for this time, [`DWELL_NS`] applies again. The unit is
 /// nanoseconds.
 const FORGIVE_NS: u64 = 10_000_000_000;
-/// Threshold for the relative change of the load. Below it, a return to the earlier placement
-/// undoes the last change.
+/// If the load has changed by less than this fraction, a return to the earlier placement undoes the
+/// last change.
 const SAME_LOAD: f64 = 0.1;
-/// Time for which a device must be unnecessary before it sleeps, in multiples of its wake-up time.
+/// Time for which a device must be unnecessary before it sleeps. The unit is the wake-up time of
+/// the device.
 const QUIET_WAKES: f64 = 10.0;
 
 /// Reason to wait before a change to a better placement.
@@ -34,12 +36,12 @@ pub(super) enum Wait {
     /// The last change of placement is too recent. The value is the time until the next change, in
     /// nanoseconds.
     Dwell(u64),
-    /// Sleep would not yet have saved the energy to wake the devices again. The value is the
-    /// missing energy, in joules.
+    /// The energy that sleep would have saved is less than the energy to wake the devices again.
+    /// The value is the difference, in joules.
     Unearned(f64),
 }
 
-/// State of the hysteresis between two runs of the planner.
+/// Knowledge about earlier changes of placement and about the next change.
 #[derive(Debug)]
 pub(super) struct Hysteresis {
     streak: u32,
@@ -52,7 +54,7 @@ pub(super) struct Hysteresis {
     before: Option<(Choice, Load)>,
 }
 
-/// Cost of a change of placement that lets devices sleep.
+/// Cost of a change of placement after which devices sleep.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct SleepCost {
     /// Energy for waking the devices again, in joules.

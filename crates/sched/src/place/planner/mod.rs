@@ -29,7 +29,7 @@ const GAIN_MIN: f64 = 0.05;
 const GAIN_ERRORS: f64 = 2.0;
 /// Relative gain that justifies a new placement while workers are overloaded.
 const GAIN_OVERLOADED: f64 = 0.02;
-/// Relative gain that justifies a change to a small fraction of a function's packets.
+/// Relative gain that justifies moving a small fraction of a function's packets.
 const GAIN_TUNING: f64 = 0.01;
 /// Minimum time between two changes that move only a small fraction of a function's packets, in
 /// nanoseconds.
@@ -39,23 +39,23 @@ const TUNING_NS: u64 = 100_000_000;
 const SETTLE_NS: u64 = 300_000_000;
 /// Fill level of a packet ring at or above which the ring's worker counts as overloaded.
 const BACKLOG: f64 = 0.5;
-/// Packet rate for which additional devices for overloaded workers are chosen, in packets per
-/// second. The exact rate has no effect.
+/// Packet rate in packets per second for which the planner chooses additional devices for
+/// overloaded workers. The exact rate has no effect.
 const BURST_PPS: f64 = 1e8;
 /// Factor by which the fullest resource may exceed its limit before a placement counts as
 /// overloaded. New placements must not exceed the limit.
 const TOLERANCE: f64 = 1.08;
-/// Largest factor by which load peaks of the last second can raise the forecast.
+/// Largest factor by which recent load peaks can raise the forecast.
 const MARGIN_MAX: f64 = 1.1;
-/// Factor by which the remembered peak load shrinks at each run of the planner. The peak shrinks to
-/// a third in one second.
+/// Factor by which the planner reduces the remembered peak load at each run. The peak shrinks to a
+/// third in one second.
 const PEAK_DECAY: f64 = 0.99;
 /// Longest wake-up time of an additional device for overloaded workers, in nanoseconds. A worker's
 /// packet rings can hold a burst of about this duration.
 const OVERFLOW_WAKE_NS: f64 = 1e6;
-/// Step by which the planner raises the assumed load if packet rings fill up unexpectedly.
+/// Fraction by which the planner raises the assumed load if packet rings fill up unexpectedly.
 const PRESSURE_STEP: f64 = 0.25;
-/// Largest growth of the assumed load, as a fraction of the forecast.
+/// Maximum increase of the assumed load over the forecast, as a fraction of the forecast.
 const PRESSURE_MAX: f64 = 1.0;
 /// Decay of the increase by which the assumed load exceeds the forecast. Each run of the planner
 /// without a full packet ring multiplies the increase by this factor.
@@ -78,8 +78,8 @@ pub enum Rule {
 pub struct Measured {
     /// Number of packets.
     pub packets: u64,
-    /// Processing time of the packets on the device, in nanoseconds. On the CPU, it is the core
-    /// time of the kernel.
+    /// Processing time of the packets on the device, in nanoseconds. On the CPU, it is the time for
+    /// which cores ran the kernel.
     pub busy_ns: f64,
 }
 
@@ -276,7 +276,7 @@ impl Planner {
         self.current.as_ref()
     }
 
-    /// Returns the placement that overloaded workers may use.
+    /// Returns the placement whose devices overloaded workers may also use.
     pub fn burst(&self) -> &Choice {
         &self.burst
     }
@@ -457,7 +457,7 @@ impl Planner {
         self.forecast.load().scaled(margin * (1.0 + self.pressure))
     }
 
-    /// Updates the best placement and the predictions, if the search problem has changed.
+    /// Updates the best placement and the predictions if their inputs have changed.
     fn update(&mut self, load: &Load, excluded: PlaceSet) {
         let (machine, corrections, goal) = (&self.machine, &self.trust.corrections, &self.goal);
         let problem = Problem { machine, load, corrections, goal, excluded };

@@ -1,4 +1,4 @@
-//! Corrects the model with measurements, and distrusts devices that are slower than predicted.
+//! Corrects predictions with measurements, and distrusts devices that are slower than predicted.
 
 use super::super::load::Load;
 use super::super::model::{Corrections, Machine, Table};
@@ -8,7 +8,7 @@ use super::Observation;
 /// Weight of a new measurement in a correction factor. The remaining weight belongs to earlier
 /// measurements.
 const WEIGHT: f64 = 0.25;
-/// Smallest number of packets for which a measurement counts.
+/// Minimum number of packets in a measurement that is used.
 const PACKETS_MIN: u64 = 500;
 /// Range of the correction factors, by which predicted times are multiplied.
 const RANGE: (f64, f64) = (0.5, 2.0);
@@ -17,15 +17,16 @@ const RANGE: (f64, f64) = (0.5, 2.0);
 const FADE_NS: f64 = 30e9;
 /// Interval between two updates of correction factors without new measurements, in nanoseconds.
 const FADE_STEP_NS: u64 = 100_000_000;
-/// Fraction of the predicted rate below which a device is not trusted.
+/// Minimum rate of a trusted device, as a fraction of its predicted rate.
 const DISTRUST_BELOW: f64 = 0.8;
-/// Fraction of the predicted rate below which one measurement suffices to distrust a device.
+/// Fraction of the predicted rate. If the rate is lower, one measurement suffices to distrust the
+/// device.
 const DISTRUST_AT_ONCE: f64 = 0.55;
-/// Fraction of the predicted rate below which a device is not used for some time.
+/// Fraction of the predicted rate. If the rate is lower, the device is not used for some time.
 const FAILING_BELOW: f64 = 0.3;
-/// Time for which a device must be slower than predicted before it is not trusted, in nanoseconds.
+/// Time for which a device must be slower than predicted before it is distrusted, in nanoseconds.
 const DISTRUST_NS: u64 = 1_000_000_000;
-/// Fraction of the predicted rate above which a device is trusted again.
+/// Fraction of the predicted rate. If the rate is higher, the device is trusted again.
 const TRUST_ABOVE: f64 = 0.9;
 /// Fraction of the model's relative error that remains after measurements have confirmed a
 /// prediction.
@@ -54,7 +55,7 @@ struct Way {
     failing_until_ns: u64,
 }
 
-/// Corrections of the model, and the devices that are not trusted.
+/// Correction factors of the predictions, and the devices that are not trusted.
 #[derive(Debug)]
 pub(super) struct Trust {
     pub(super) corrections: Corrections,

@@ -26,7 +26,7 @@ pub const POLICIES: &[&Policy] = &[
     &hold::POLICY,
 ];
 
-/// Largest used fraction of a resource at which queues do not grow.
+/// Maximum used fraction of a resource at which queues do not grow.
 const CARRY: f64 = 0.85;
 
 /// A goal for which placements are chosen, such as low latency.
@@ -44,7 +44,7 @@ pub struct Policy {
     pub needs_latency: bool,
     /// Whether smaller submissions can improve the score.
     pub shrinks_chunks: bool,
-    /// Whether fewer awake workers can improve the score.
+    /// Whether the score can improve if fewer workers are awake.
     pub folds_workers: bool,
     /// Whether the placement never changes by itself.
     pub holds: bool,
@@ -83,7 +83,7 @@ pub enum Splits {
 /// Limits that the score of a policy can use.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Limits {
-    /// Largest used fraction of a resource at which a placement can still process the load.
+    /// Maximum used fraction of a resource at which a placement can still process the load.
     pub carry: f64,
     /// Upper bound for the 99th percentile of the latency, in nanoseconds.
     pub p99_ns: f64,
@@ -114,7 +114,7 @@ impl Score {
 
     /// Relative difference below which two costs count as equal in [`Score::gain_over`].
     const EQUAL: f64 = 1e-3;
-    /// Difference below which two shortfalls count as equal.
+    /// Difference below which two violations of requirements count as equal.
     const SHORTFALL_EQUAL: f64 = 5e-3;
 
     /// Compares two scores. `Less` means that this score is better.
@@ -130,7 +130,7 @@ impl Score {
     }
 
     /// Returns the relative gain of this score over `other`. The gain is the saved fraction of the
-    /// cost. If the costs are equal, it is the saved fraction of the tie-breaker. The gain is
+    /// cost. If the costs are equal, it is the saved fraction of the second criterion. The gain is
     /// infinite if this score violates the requirements less than `other`.
     pub fn gain_over(&self, other: &Self) -> f64 {
         if self.shortfall + Self::SHORTFALL_EQUAL < other.shortfall {
@@ -145,8 +145,8 @@ impl Score {
     }
 }
 
-/// Returns by how much the use of the fullest resource exceeds its limit, or 0 if it is within the
-/// limit.
+/// Returns by how much the used fraction of the fullest resource exceeds its limit, or 0 if it is
+/// within the limit.
 fn carries(prediction: &Prediction, limits: &Limits) -> f64 {
     (prediction.load - limits.carry).max(0.0)
 }

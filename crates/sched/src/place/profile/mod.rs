@@ -103,7 +103,7 @@ pub struct Profile {
     pub noise_cv: f64,
     /// Machine and configuration.
     pub machine: Identity,
-    /// Costs of a worker that do not depend on a device.
+    /// Costs of a worker that are the same for all devices.
     #[serde(default)]
     pub host: Host,
     /// Costs of each function on each device, in each mode of the device.
@@ -118,19 +118,19 @@ pub struct Profile {
     /// Buses between memory and devices.
     #[serde(default, rename = "bus")]
     pub buses: Vec<Bus>,
-    /// Number of tables and measured points. This summary ends the file, so a file without it is
-    /// incomplete.
+    /// Numbers of tables and measured points. This summary ends the file. A file without the
+    /// summary is incomplete.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub summary: Option<Summary>,
 }
 
-/// Core time of a worker per packet, in nanoseconds. It does not depend on the device.
+/// Core time that a worker needs per packet, in nanoseconds. It does not depend on the device.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Host {
     /// Cost of receiving, classifying and sending a packet.
     pub receive_ns: f64,
-    /// Additional cost of a packet while more than one function has packets.
+    /// Additional cost per packet if more than one function receives packets.
     pub stream_ns: f64,
     /// Additional core time per packet, in nanoseconds. It applies to workers that both run kernels
     /// and submit packets to a device.
@@ -179,8 +179,8 @@ pub struct CurvePoint {
     /// kernel.
     #[serde(default)]
     pub host_ns: f64,
-    /// Processing time of the device per packet, in nanoseconds. On the CPU, it is the core time of
-    /// the kernel.
+    /// Processing time of the device per packet, in nanoseconds. On the CPU, it is the time for
+    /// which a core runs the kernel.
     #[serde(default)]
     pub device_ns: f64,
     /// Median latency, in microseconds.
@@ -189,7 +189,7 @@ pub struct CurvePoint {
     /// 99th percentile of the latency, in microseconds.
     #[serde(default)]
     pub p99_us: Option<f64>,
-    /// Power of the device, in watts. `None` if the device has no power meter.
+    /// Power of the device, in watts. The value is `None` if the device has no power meter.
     #[serde(default)]
     pub watts: Option<f64>,
     /// Number of repetitions of the measurement.
@@ -228,11 +228,11 @@ pub struct Fit {
     pub host_ns: f64,
     /// Core time per submission to the device, in nanoseconds.
     pub submit_ns: f64,
-    /// Median latency of an idle device, in nanoseconds.
+    /// Median latency of the device when it is idle, in nanoseconds.
     pub trip_ns: f64,
     /// Additional latency per frame byte, in nanoseconds.
     pub trip_byte_ns: f64,
-    /// Ratio of the 99th percentile to the median of the latency, on an idle device.
+    /// Ratio of the 99th percentile to the median of the latency when the device is idle.
     pub tail: f64,
     /// Median relative error of the predicted rate.
     pub error_median: f64,
@@ -254,7 +254,7 @@ pub struct Pair {
     pub bytes: u16,
     /// Rate of each function, in million packets per second.
     pub mpps: Vec<f64>,
-    /// Rate of each function, divided by its rate when it runs alone.
+    /// Rate of each function as a fraction of its rate when it runs alone.
     pub of_solo: Vec<f64>,
     /// For each function, the relative increase of its cost while other functions also use the
     /// device.

@@ -6,7 +6,7 @@ use super::super::placement::Choice;
 use super::eighths::{PARTS, idle_shares};
 use super::{Found, Problem, linear};
 
-/// Maximum number of improving steps from one start.
+/// Maximum number of improvements from one starting point.
 const STEPS_MAX: usize = 200;
 
 /// Returns the best division of packets between devices that repeated improvement finds. Each step
@@ -68,7 +68,7 @@ fn round(problem: &Problem<'_>, mut choice: Choice) -> Choice {
     for shares in choice.shares.chunks_exact_mut(places) {
         shares.iter_mut().for_each(|share| *share = (*share * f64::from(PARTS)).round() / f64::from(PARTS));
         let total: f64 = shares.iter().sum();
-        // Rounding can change the sum by a few eighths. The largest fraction absorbs the
+        // Rounding can change the sum by a few eighths. The largest fraction is adjusted by the
         // difference.
         if let Some(largest) = shares.iter_mut().max_by(|one, two| one.total_cmp(two)) {
             *largest += 1.0 - total;

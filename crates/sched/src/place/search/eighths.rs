@@ -18,7 +18,7 @@ pub(super) struct Eighths {
     picks: Vec<usize>,
 }
 
-/// Ways to divide the packets of one function between devices.
+/// Options for dividing the packets of one function between devices.
 #[derive(Debug, Default)]
 struct Options {
     function: usize,
@@ -70,7 +70,7 @@ impl Eighths {
             let shares = &mut choice.shares[options.function * places..][..places];
             shares.iter_mut().zip(parts).for_each(|(share, part)| *share = f64::from(*part) / f64::from(PARTS));
         }
-        // If the score does not need latencies, they are missing in the prediction and are computed
+        // If the score does not need latencies, the prediction lacks them, and they are computed
         // now.
         let prediction = if problem.goal.policy.needs_latency { prediction } else { table.predict(machine, &choice) };
         Some(Found { choice, prediction, score: best.score })

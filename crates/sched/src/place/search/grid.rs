@@ -10,7 +10,7 @@ const SETTINGS_MAX: usize = 2_000;
 /// submitting packets to devices.
 const QUARTERS: u16 = 4;
 
-/// Values that the search tries for the submission size and the workers of a setting.
+/// Values that the search tries for the submission size and for the number and roles of workers.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Grid {
     /// Possible reductions of the submission size. The value `n` divides the configured size by 4
@@ -19,8 +19,8 @@ pub struct Grid {
     /// Possible numbers of awake workers that only submit packets to devices. The value `n` means
     /// `n` quarters of all awake workers.
     pub feeder_quarters: Vec<u16>,
-    /// Reductions of the number of awake workers. The number of all workers is divided by 2 to the
-    /// power of each value.
+    /// Possible reductions of the number of awake workers. The value `n` divides the number of all
+    /// workers by 2 to the power of `n`.
     pub worker_halvings: Vec<u8>,
 }
 
@@ -89,8 +89,8 @@ impl Grid {
         current.into_iter().chain(fresh).collect()
     }
 
-    /// Returns the settings that differ from `from` in the devices, or in the submission size and
-    /// workers.
+    /// Returns the settings that differ from `from` either in the devices, or in the submission
+    /// size and the workers.
     pub(super) fn neighbours(&self, problem: &Problem<'_>, from: Setting) -> Vec<Setting> {
         let machine = problem.machine;
         let mut settings = Vec::new();

@@ -47,7 +47,7 @@ fn program(problem: &Problem<'_>, table: &Table, factors: &[f64], by_power: bool
     let mut program = Program::new(direction);
     let mut variables: Vec<(usize, Variable)> = Vec::new();
     let active: Vec<usize> = (0..machine.functions.len()).filter(|&function| table.is_active(function)).collect();
-    // The program is scaled so that the largest use is 1.
+    // All coefficients are divided by the largest one.
     let ways =
         || active.iter().flat_map(|&f| machine.allowed[f].common(table.setting().on).iter().map(move |p| (f, p)));
     let largest = ways().flat_map(|(f, p)| table.row(f, p)).fold(0.0_f64, |max, value| max.max(*value));
@@ -103,7 +103,8 @@ fn program(problem: &Problem<'_>, table: &Table, factors: &[f64], by_power: bool
     Some(shares)
 }
 
-/// Removes tiny fractions of packets, and scales the remaining fractions so that their sum is 1.
+/// Removes fractions of packets that are too small, and scales the remaining fractions to a sum of
+/// 1.
 fn tidy(shares: &mut [f64]) {
     let total: f64 = shares.iter().sum();
     shares.iter_mut().filter(|share| **share < SHARE_MIN * total).for_each(|share| *share = 0.0);

@@ -58,7 +58,7 @@ pub struct Search {
     key: LoadKey,
 }
 
-/// A search problem: everything that the result of a search depends on.
+/// All inputs of a search for the best placement.
 #[derive(Clone, Copy)]
 pub(super) struct Problem<'a> {
     pub(super) machine: &'a Machine,

@@ -7,7 +7,7 @@ use super::super::placement::PlaceSet;
 use super::super::policy::Goal;
 use super::super::search::{Grid, Problem, Search};
 
-/// Oracle for one machine and its true costs.
+/// Finds the best placement for one machine from its true costs.
 #[derive(Debug)]
 pub struct Oracle {
     search: Search,

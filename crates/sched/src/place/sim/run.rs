@@ -18,12 +18,13 @@ const PERIOD_NS: u64 = 10_000_000;
 const LATENCY_LOOKS: u64 = 10;
 /// Relative error of a simulated measurement.
 const NOISE: f64 = 0.01;
-/// Length of the window for [`Report::starvation`], in runs of the planner. The window covers one
+/// Length of the period for [`Report::starvation`], in runs of the planner. The period lasts one
 /// second.
 const WINDOW: usize = 100;
-/// Time within which a return to the earlier placement counts as undoing a change, in nanoseconds.
+/// Maximum time before a return to the earlier placement if the return counts as undoing a change,
+/// in nanoseconds.
 const FLAP_NS: u64 = 250_000_000;
-/// Relative change of the load below which a return to the earlier placement counts as undoing a
+/// If the load has changed by less than this fraction, a return to the earlier placement undoes a
 /// change.
 const FLAP_LOAD: f64 = 0.1;
 
@@ -65,7 +66,7 @@ pub struct Report {
     pub starvation: f64,
     /// Number of changes of placement.
     pub moves: u32,
-    /// Number of changes of placement that were undone within 0.25 s under a similar load.
+    /// Number of changes of placement that were undone within 0.25 s although the load was similar.
     pub flaps: u32,
     /// Fraction of the time in which overloaded workers used additional devices.
     pub reflex: f64,
@@ -214,7 +215,7 @@ struct State {
     oracle_joules: f64,
     oracle_ln_p99: f64,
     marks: Vec<Mark>,
-    /// Sum of the loads since the last run of the planner, each multiplied by its duration.
+    /// Integral of the load over the time since the last run of the planner.
     sums: Load,
     elapsed_ns: u64,
     /// Times, placements and loads of the last changes of placement.

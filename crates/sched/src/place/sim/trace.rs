@@ -1,4 +1,4 @@
-//! Traces: loads over time, for the simulation of the planner.
+//! Creates sequences of loads for the simulation of the planner.
 
 use super::super::load::{FunctionLoad, LENGTH_CLASSES, Load, length_class_of};
 use super::super::model::{Corrections, Machine};
@@ -7,7 +7,7 @@ use super::super::policy::Goal;
 use super::super::search::{Grid, Problem, Search};
 use super::random::Random;
 
-/// Time between two steps of a load that changes smoothly, in nanoseconds.
+/// Duration of each constant load that approximates a smooth change, in nanoseconds.
 const SMOOTH_NS: u64 = 50_000_000;
 /// One second, in nanoseconds.
 const SECOND_NS: f64 = 1e9;
@@ -114,7 +114,7 @@ impl Trace {
         Self { segments: builder.segments, end_ns, loss_ns, lost: gpu }
     }
 
-    /// Creates a trace from recorded loads of equal duration.
+    /// Creates a sequence from recorded loads of equal duration.
     pub fn replay(loads: impl IntoIterator<Item = Load>, step_ns: u64) -> Self {
         let segment = |(index, load)| Segment { start_ns: index as u64 * step_ns, load };
         let segments: Vec<Segment> = loads.into_iter().enumerate().map(segment).collect();

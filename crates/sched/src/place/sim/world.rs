@@ -1,4 +1,4 @@
-//! The simulated machine at work: its queues, wake-up times and power. Overloaded workers may use
+//! Simulates a machine, with its queues, wake-up times and power. Overloaded workers may use
 //! additional devices.
 
 use super::super::load::Load;
@@ -9,8 +9,8 @@ use super::super::placement::{Choice, PlaceSet};
 const IN_FLIGHT: f64 = 65_536.0;
 /// Number of packets in the ring of a port, per worker.
 const PORT_RING: f64 = 4096.0;
-/// Number of packets in flight at which a worker uses additional devices, as a fraction of its
-/// limit.
+/// Number of packets in flight at which a worker begins to use additional devices, as a fraction of
+/// its limit.
 const REFLEX_AT: f64 = 0.5;
 /// Time from the overload of a worker until additional devices process packets, in nanoseconds.
 const REFLEX_NS: f64 = 200e3;
