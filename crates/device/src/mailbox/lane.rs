@@ -60,8 +60,8 @@ pub(crate) struct PersistentLane {
     /// Number of submissions in flight whose batches are all finished.
     done: usize,
     times: Vec<BinTime>,
-    /// Time when a batch of this worker last finished. If a batch was posted later while none was
-    /// in flight, it is the time of this post.
+    /// Time when a batch of this worker last finished, or when the worker's work-groups became busy
+    /// again.
     since: Instant,
     idle_polls: u32,
     reported_lost: bool,
@@ -77,8 +77,7 @@ struct GroupState {
     bins: VecDeque<Posted>,
     /// Estimated work of all batches in `bins`.
     weight: u64,
-    /// Time when the work-group last finished a batch. If it received a batch later while it had
-    /// none, it is the time of this batch.
+    /// Time when the work-group last finished a batch or became busy again.
     since: Instant,
     /// Number of batches that the work-group received for each packet function.
     received: Vec<u64>,

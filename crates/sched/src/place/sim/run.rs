@@ -49,14 +49,14 @@ pub struct Run<'a> {
 /// Comparison of the planner with an oracle that knows the true costs.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Report {
-    /// Energy that the planner uses in addition to the ideal energy, as a fraction of the ideal
-    /// energy. An oracle that knows the true costs achieves the ideal.
+    /// Extra energy of the planner compared with an oracle, as a fraction of the oracle's energy.
+    /// The oracle knows the true costs.
     pub joules: f64,
-    /// Packets that the planner fails to process although an oracle processes them, as a fraction
-    /// of the oracle's packets. The oracle knows the true costs.
+    /// Packets that an oracle processes but the planner does not, as a fraction of the oracle's
+    /// packets. The oracle knows the true costs.
     pub carried: f64,
-    /// Packets that the planner loses although an oracle does not lose them, as a fraction of the
-    /// offered packets. The oracle knows the true costs.
+    /// Packets that the planner loses but an oracle does not, as a fraction of the offered packets.
+    /// The oracle knows the true costs.
     pub lost: f64,
     /// Relative increase of the planner's latency over the latency of an oracle that knows the true
     /// costs. Both latencies are geometric means of the 99th percentile over time.
