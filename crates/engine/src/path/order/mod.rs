@@ -134,7 +134,7 @@ impl Order {
     }
 
     /// Returns the ring slots of up to `count` consecutive packets. `first` is the number of
-    /// packets that arrived before them. The result ends at the end of the ring.
+    /// packets that arrived before them. The result does not extend beyond the end of the ring.
     #[inline]
     fn contiguous(&self, first: usize, count: usize) -> Range<usize> {
         let slot = first & self.mask;
