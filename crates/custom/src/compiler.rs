@@ -244,7 +244,7 @@ fn explain(path: &Path, custom: &CustomText<'_>, messages: &str) -> Error {
         if let (Some(line), Some(name)) = (line.and_then(|line| line.parse().ok()), name)
             && name == custom.file
         {
-            // The name of a compiler option at the end of a message does not help the user.
+            // The compiler appends the name of a warning option, which does not help the user.
             let problem = problem.split(" [-W").next().unwrap_or(problem);
             return Error::Line { path: path.to_owned(), line, message: sentence(problem) };
         }

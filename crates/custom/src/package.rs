@@ -35,8 +35,8 @@ pub(crate) fn is_package(bytes: &[u8]) -> bool {
     bytes.starts_with(MAGIC)
 }
 
-/// Returns a text that identifies what the libraries depend on besides the source. A package with
-/// another text is refused.
+/// Returns the version of a package. It identifies the program, its built-in C code and the
+/// processor architecture. A package with a different version is refused.
 fn version() -> String {
     format!("{} {:016x} {}", env!("CARGO_PKG_VERSION"), CustomText::digest(), std::env::consts::ARCH)
 }

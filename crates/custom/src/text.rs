@@ -132,7 +132,7 @@ pub(crate) fn reference(custom: &CustomText<'_>) -> String {
     text.text
 }
 
-/// Returns the source text that gopt transforms to interleave packets.
+/// Returns the generated C text for the CPU, before optimization.
 pub(crate) fn plain(path: &Path, custom: &CustomText<'_>, compiler: &gopt::Compiler) -> Result<CpuText, Error> {
     let options = gopt::Options { name: "custom.c", compiler: compiler.clone(), ..gopt::Options::default() };
     let expensive = |text: &str| match gopt::expensive(text, &options) {
@@ -142,8 +142,8 @@ pub(crate) fn plain(path: &Path, custom: &CustomText<'_>, compiler: &gopt::Compi
     custom.cpu(expensive).map_err(|error| explain(path, custom, error))
 }
 
-/// Returns the source text after gopt has made its packet loop interleave packets. Returns the text
-/// unchanged if the kernel has no loop for gopt.
+/// Returns the C text with an optimized packet loop, which interleaves several packets. Returns the
+/// text unchanged if it has no such loop.
 pub(crate) fn interleaved(
     path: &Path,
     custom: &CustomText<'_>,
@@ -157,8 +157,6 @@ pub(crate) fn interleaved(
     Ok(output.text)
 }
 
-/// Converts an error of gopt to an error for the user. If gopt refuses the user's text, the error
-/// names the line.
 fn explain(path: &Path, custom: &CustomText<'_>, error: gopt::Error) -> Error {
     match error {
         gopt::Error::Refusal(refusal) if refusal.file == custom.file => {

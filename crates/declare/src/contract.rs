@@ -28,7 +28,7 @@ pub struct Contract {
     /// Whether the function must see packets in arrival order on the CPU, for example to assign
     /// sequence numbers.
     pub in_order: bool,
-    /// Capabilities of the function on the CPU, before and after the kernel.
+    /// Properties of the function's CPU code, which runs before and after the kernel.
     pub host: HostUse,
     /// Number of bytes at the start of the frame that the function may read, or [`Contract::ALL`]
     /// for the whole frame. A device with separate memory gets a copy of these bytes.
@@ -101,7 +101,7 @@ pub struct Counter {
 }
 
 impl Contract {
-    /// Value of `reads_bytes` and `writes_bytes` for the whole frame.
+    /// Value of `reads_bytes` or `writes_bytes` that means the whole frame.
     pub const ALL: u16 = u16::MAX;
 
     /// Maximum number of counters that a kernel increments.

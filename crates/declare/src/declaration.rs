@@ -76,8 +76,8 @@ pub enum Extent {
 }
 
 impl Extent {
-    /// Returns the size of the part in bytes, or [`Contract::ALL`](crate::Contract::ALL) for the
-    /// whole frame.
+    /// Returns the number of frame bytes, or [`Contract::ALL`](crate::Contract::ALL) for the whole
+    /// frame.
     pub fn bytes(self) -> u16 {
         match self {
             Self::Bytes(bytes) => bytes,
@@ -86,7 +86,7 @@ impl Extent {
     }
 }
 
-/// Capabilities of a function on the CPU, before and after its kernel.
+/// Properties of a function's CPU code, which runs before and after the kernel.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct HostUse {
     /// Whether the function reads the outcome of the previous function for each packet. Such a
@@ -107,8 +107,8 @@ pub enum Form {
     Lane,
     /// All threads of a work-group process one batch of packets together.
     Group,
-    /// Like [`Form::Group`], but the threads exchange words with each other. A device without this
-    /// ability uses [`Form::Lane`].
+    /// The threads of a work-group process one batch together and exchange values with each other.
+    /// A device without such exchanges uses [`Form::Lane`].
     Team,
 }
 
@@ -143,8 +143,9 @@ pub struct CounterDeclaration {
     pub unit: String,
     /// Description of the counter, in one sentence.
     pub text: String,
-    /// Verdict name and number of elements, for an array of counters. The element at index
-    /// `Outcome::value` counts packets and bytes with this verdict.
+    /// Name of a verdict and length of the array, if the counter is an array. The result of a
+    /// packet with this verdict contains an index. The array element with this index counts the
+    /// packet and its bytes.
     pub array: Option<(String, u32)>,
 }
 
@@ -305,8 +306,8 @@ pub struct Flows {
 /// Limit on the number of flows with the same value in a key field.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FlowLimit {
-    /// Name of the key field. All packets with the same value of this field go to one worker, which
-    /// counts their flows.
+    /// Name of the key field. One worker processes all packets with the same value of this field,
+    /// and counts their flows.
     pub by: String,
     /// Name of the parameter with the maximum number of flows.
     pub max: String,
@@ -322,7 +323,8 @@ pub struct Resource {
     /// First and last port of the pool.
     pub ports: (u16, u16),
     /// Names of the address field and the port field in the key of the opposite direction. Each
-    /// packet goes to the worker that owns its port in the pool.
+    /// worker owns some ports of the pool. A packet of the opposite direction goes to the worker
+    /// that owns the port in the packet.
     pub reverse: (String, String),
 }
 
@@ -339,13 +341,14 @@ pub struct Command {
     pub arguments: Vec<CommandArgument>,
     /// Name of the request field that contains the rows, if the command sends rows.
     pub rows: Option<String>,
-    /// Names of the words of a row, on the command line or in a line of the `--file` file. The
-    /// command line may contain several rows only if a row has one word.
+    /// Names of the values in a row, as they appear on the command line or in a line of the
+    /// `--file` file. The command line may contain several rows only if a row has one value.
     pub words: Vec<String>,
-    /// Whether a row of one word is sent as a text instead of an object.
+    /// Whether the request contains each row as a string instead of an object. Such a row has only
+    /// one value.
     pub plain: bool,
-    /// Name of the TOML tables with the rows in the `--file` file, or `None` if each line of the
-    /// file is a row.
+    /// Name of the TOML tables that contain the rows in the `--file` file. The value is `None` if
+    /// each line of the file is a row.
     pub stanza: Option<String>,
     /// Whether the command accepts the option `--file`.
     pub file: bool,
@@ -391,7 +394,7 @@ pub struct CommandArgument {
     pub number: bool,
     /// Whether the option has no value.
     pub flag: bool,
-    /// Whether each row has the option, instead of the whole request.
+    /// Whether the option applies to each row of the request instead of the whole request.
     pub in_row: bool,
     /// Whether the option is required.
     pub required: bool,

@@ -112,10 +112,11 @@ pub struct ImageLayout {
 /// Offsets of the members that a parameter has in C, in bytes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ParamLayout {
-    /// Offset of the first member: the length of a list, the address of a prefix, or any other
-    /// value.
+    /// Offset of the parameter's first C member. It is the length of a list, the address of a
+    /// prefix, or any other value.
     pub first: usize,
-    /// Offset of the second member: the mask of a prefix, or the elements of a list.
+    /// Offset of the parameter's second C member. It is the elements of a list, or the mask of a
+    /// prefix.
     pub second: usize,
 }
 
@@ -171,7 +172,8 @@ fn params(params: &[Param]) -> (Vec<ParamLayout>, usize) {
 /// key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Packing {
-    /// Half the number of bits in the permuted key, which is never shorter than the key.
+    /// Half the number of bits in the permuted table key. The permuted key is at least as long as
+    /// the key itself.
     pub half_bits: u32,
     /// Number of bits of a row.
     pub row_bits: u32,
@@ -183,8 +185,8 @@ impl Packing {
     /// Number of flag bits at the low end of an entry. The first flag marks a valid entry. The
     /// second flag marks an entry in the second bucket of its key.
     pub const FLAG_BITS: u32 = 2;
-    /// Maximum of `bucket_bits_min`. Its buckets occupy 512 KiB. A table that needs more buckets is
-    /// not packed.
+    /// Maximum of [`Packing::bucket_bits_min`]. The buckets of a table with this value occupy 512
+    /// KiB. A table that needs more buckets stores complete keys instead of packed entries.
     const BUCKET_BITS_MIN_MAX: u32 = 14;
 
     /// Returns the bit fields of a table's entries, or `None` if a key and a row do not fit into 64

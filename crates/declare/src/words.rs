@@ -23,7 +23,7 @@ pub struct Part {
 pub struct KeyWords(pub Vec<Vec<Part>>);
 
 impl KeyWords {
-    /// Distributes the fields of a table key over words. Leaves out arrays and structs.
+    /// Assigns the fields of a table key to 64-bit words. Leaves out arrays and structs.
     pub fn of(fields: &[Field]) -> Self {
         let mut words: Vec<Vec<Part>> = Vec::new();
         let mut used = 64;

@@ -43,8 +43,8 @@ pub struct Arrangement<'a> {
 pub struct PreviousOutcome {
     /// Contract of the previous function. It is `None` if the packet comes directly from a port.
     pub contract: Option<&'static Contract>,
-    /// Index of the previous function in the configuration. It is valid only if `contract` is not
-    /// `None`.
+    /// Index of the previous function in the configuration. It has no meaning if the packet comes
+    /// directly from a port.
     pub function: usize,
     /// Outcome that the previous function returned for the packet.
     pub outcome: Outcome,
@@ -84,7 +84,7 @@ pub enum Step {
     /// The function joins the packet with packets that it held. The joined packet takes the place
     /// of this packet in arrival order.
     Join {
-        /// Unchanged descriptor of the arrived packet that completes the joined packet.
+        /// Descriptor of the last packet that arrived for the join, without changes.
         packet: Descriptor,
         /// Descriptor of the joined packet. The packet is in a newly allocated buffer or in the
         /// buffer of `packet`. The engine copies the port, the flow hash and the position in

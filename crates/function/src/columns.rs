@@ -1,4 +1,5 @@
-//! Stores the kernel's work for a batch of packets, with one array per field.
+//! Stores the work that the kernel must do for each packet of a batch. Each field has a separate
+//! array.
 
 use std::ops::Range;
 
@@ -92,7 +93,7 @@ impl WorkColumns {
         &self.values[packets]
     }
 
-    /// Appends the work that `prepare` writes to a vector, one [`Work`] per packet.
+    /// Calls `prepare`, which writes one [`Work`] per packet. Appends these entries.
     pub fn extend_with_rows(&mut self, prepare: impl FnOnce(&mut Vec<Work>)) {
         let mut rows = std::mem::take(&mut self.rows);
         prepare(&mut rows);

@@ -118,14 +118,14 @@ pub trait Function: Send + Sync {
     /// only from parts that do not change.
     fn image(&self) -> ImageRef<'_>;
 
-    /// Returns the maximum number of bytes that the function prepends to a frame, as configured. It
-    /// is at most the value in the contract.
+    /// Returns the maximum number of bytes that the configured function prepends to a frame. The
+    /// result is at most [`Contract::headroom_bytes`].
     fn headroom_bytes(&self) -> u16 {
         self.contract().headroom_bytes
     }
 
-    /// Returns the maximum number of bytes that the function appends to a frame, as configured. It
-    /// is at most the value in the contract.
+    /// Returns the maximum number of bytes that the configured function appends to a frame. The
+    /// result is at most [`Contract::tailroom_bytes`].
     fn tailroom_bytes(&self) -> u16 {
         self.contract().tailroom_bytes
     }
@@ -438,8 +438,9 @@ pub trait HostHalf: Send {
         false
     }
 
-    /// Returns whether the function reads [`Arrangement::stamps`]. If so, [`HostHalf::arranges`]
-    /// must return true. The result never changes.
+    /// Returns whether the function reads the sequence numbers and arrival times in
+    /// [`Arrangement::stamps`]. Such a function must also return true from [`HostHalf::arranges`].
+    /// The result never changes.
     fn reads_stamps(&self) -> bool {
         false
     }
@@ -472,11 +473,12 @@ pub trait HostHalf: Send {
         let _ = (variant, descriptors, parameters, outcomes);
     }
 
-    /// Returns whether packets may go on to the next function on the device before this function
-    /// completes them. The result never changes.
+    /// Returns whether a device may pass packets to the next function before [`HostHalf::complete`]
+    /// is called. The result never changes.
     ///
-    /// If it is true, `complete` receives the descriptors as the last function left them. Only the
-    /// verdict of each outcome is then valid, and `finish` is not called.
+    /// If the result is true, `complete` receives the packet descriptors as the last function on
+    /// the device returned them. Only the verdict of each outcome is then valid, and `finish` is
+    /// not called.
     fn may_continue_on_device(&self) -> bool {
         false
     }

@@ -16,8 +16,7 @@ impl<const N: usize> Sizes<N> {
         Self { names, last: [const { AtomicU64::new(0) }; N] }
     }
 
-    /// Returns the name of each table and the number of its entries. `count` determines the
-    /// numbers.
+    /// Returns the name and the number of entries of each table. `count` computes the numbers.
     pub(crate) fn read<T>(&self, tables: &Mutex<T>, count: impl FnOnce(&T) -> [usize; N]) -> Vec<(String, u64)> {
         let guard = match tables.try_lock() {
             Ok(guard) => Some(guard),

@@ -23,7 +23,7 @@
 /* Number of text positions in one block. */
 #define BLOCK 4096u
 #define STEP  64u
-/* Number of bytes that the filter reads after the 64 text positions of a step. */
+/* Number of bytes that a search step reads after its 64 text positions. */
 #define AHEAD 8u
 #define FOLD  0x20202020u
 
@@ -173,8 +173,8 @@ static int verify(const struct scan *s, uint32_t number, const struct list *list
 }
 
 #ifdef GW_AVX512
-/* Looks up the 16 bits of `table` with the indices `index`. For each set bit, appends its text
- * position to `list`. */
+/* Tests sixteen bits of `table`, one for each SIMD lane of `index`. Appends the text positions of
+ * the lanes whose bit is set to `list`. */
 static inline void probe(const uint8_t *table, __m512i index, uint32_t at, struct list *list)
 {
     __m512i words = _mm512_i32gather_epi32(_mm512_srli_epi32(index, 5), (const int *)table, 4);
@@ -233,8 +233,8 @@ static inline void filter_step(const struct scan *s, const uint8_t *bytes, uint3
 #endif
 }
 
-/* Checks the hits of the first table against the tables of groups 0 and 1. Appends the remaining
- * hits to the list of each group. */
+/* Checks the candidate positions from the first table against the tables of pattern groups 0 and 1.
+ * Appends the remaining positions to one list per group. */
 static void second_tables(const struct scan *s, uint64_t base, const struct list *longs,
                           struct list *eight, struct list *four)
 {

@@ -16,8 +16,9 @@ pub struct Pattern {
 /// the pattern.
 const WINDOWS_MAX: usize = 250;
 
-/// For each group of patterns with a bit table: the length of a window, and the distance between
-/// examined text positions. Both are in bytes.
+/// Parameters of the three pattern groups that have a bit table. The first number is the length of
+/// a window, a short part of a pattern. The second number is the distance between examined text
+/// positions. Both are in bytes.
 const SHAPES: [(usize, usize); 3] = [(8, 4), (4, 4), (3, 2)];
 
 /// Builds the search image of `patterns`. The number of a pattern is its index. `seed` changes the
@@ -34,7 +35,7 @@ struct Builder<'a> {
     bytes: Vec<u8>,
     head: [u32; HEAD_WORDS],
     groups: [[u32; crate::image::GROUP_WORDS]; GROUPS],
-    /// Number of windows that the builder has selected for each hash value.
+    /// Number of selected windows for each hash value.
     load: Vec<u32>,
     first: Vec<u64>,
 }
@@ -158,8 +159,8 @@ impl<'a> Builder<'a> {
         self.write_buckets(number, buckets, back as usize, &entries);
     }
 
-    /// Selects the rarest `stride` consecutive windows of the pattern. Returns the position of the
-    /// first of them.
+    /// Returns the position in the pattern where the rarest `stride` consecutive windows begin. A
+    /// window is a short part of the pattern.
     fn choose(&self, bytes: &[u8], width: usize, stride: usize) -> usize {
         let costs: Vec<f64> = bytes
             .windows(width)
@@ -220,9 +221,8 @@ impl<'a> Builder<'a> {
         (values, masks)
     }
 
-    /// Writes the tables for patterns of one to three bytes (group 3). The patterns are divided
-    /// into eight buckets. Each of the three tables maps a byte value to the buckets that may
-    /// match.
+    /// Writes the tables for patterns of one to three bytes. The patterns are divided into eight
+    /// buckets. Each of the three tables maps a byte value to the buckets that may match.
     fn short_group(&mut self) {
         let mut members: Vec<usize> =
             (0..self.patterns.len()).filter(|index| group_of(self.patterns[*index].bytes.len()) == 3).collect();
@@ -273,8 +273,8 @@ fn folded(window: &[u8]) -> (u32, u32) {
     }
 }
 
-/// Returns the binary logarithm of the number of bits in a table, from `low` to `high`. With this
-/// size, only a few per cent of the bits are set.
+/// Returns the binary logarithm of a table's size in bits, limited to the range from `low` to
+/// `high`. Only a few per cent of the bits in a table of this size are set.
 fn table_bits(entries: usize, low: u32, high: u32) -> u32 {
     (entries.max(1) * 32).next_power_of_two().ilog2().clamp(low, high)
 }

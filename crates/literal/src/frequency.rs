@@ -24,8 +24,8 @@ impl Default for Frequencies {
 }
 
 impl Frequencies {
-    /// Creates counters without any traffic. All windows of equal length then have the same
-    /// probability.
+    /// Creates counters that have not counted any traffic. All byte strings of the same length then
+    /// have the same probability.
     pub fn new() -> Self {
         let table = || vec![0; 1 << BITS];
         Self { three: table(), four: table(), eight: table(), positions: 0 }

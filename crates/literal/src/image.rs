@@ -41,7 +41,8 @@ pub(crate) mod group {
     pub(crate) const TABLE_AT: usize = 1;
     /// Binary logarithm of the number of bits.
     pub(crate) const TABLE_BITS: usize = 2;
-    /// Offset of the start index of each bucket. One more index gives the end of the last bucket.
+    /// Offset of the array with the start index of each bucket. The last element of the array is
+    /// the end index of the last bucket.
     pub(crate) const STARTS_AT: usize = 3;
     /// Binary logarithm of the number of buckets.
     pub(crate) const STARTS_BITS: usize = 4;
@@ -51,12 +52,13 @@ pub(crate) mod group {
     pub(crate) const MASKS_AT: usize = 6;
     /// Offset of the pattern numbers of the entries.
     pub(crate) const IDS_AT: usize = 7;
-    /// Offset of the window positions. Each entry has one byte, the position of the window in its
-    /// pattern.
+    /// Offset of the array of window positions. It has one byte per entry, for the position of a
+    /// window in its pattern.
     pub(crate) const POSITIONS_AT: usize = 8;
     /// Number of entries.
     pub(crate) const ENTRIES: usize = 9;
-    /// Number of bytes before each window that the search also compares with the text.
+    /// The search compares each window of a pattern with the text, together with this number of
+    /// bytes before it.
     pub(crate) const BACK: usize = 10;
 }
 

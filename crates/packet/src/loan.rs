@@ -191,7 +191,7 @@ impl Borrower {
         }
     }
 
-    /// Accepts the buffers of a loan.
+    /// Takes over the buffers that a region has lent with `loan`.
     ///
     /// # Panics
     /// Panics if the buffers belong to the region of another worker.

@@ -52,25 +52,25 @@ pub struct Region {
     reserve: usize,
     /// Identifier of the region, which is unique in the process.
     id: u64,
-    /// Set of 64-byte units in buffers that other threads or ports hold.
+    /// Set of the 64-byte units in buffers that other threads or ports hold.
     ///
-    /// In the layout `slots`, the set contains only the first unit of such a buffer. It also
-    /// contains all units at which no buffer starts, because descriptors must not start there.
+    /// If the distance between buffers is fixed, the set contains only the first unit of each such
+    /// buffer. It also contains all units at which no buffer starts, because descriptors must not
+    /// start there.
     lent: Units,
     /// Number of buffers that ports hold to receive or send frames.
     ///
     /// The number can be negative for a short time. A port may return a buffer before the sending
     /// thread has reported the transfer to the port.
     in_ports: isize,
-    /// Distance in bytes from one buffer to the next. The layout `dense` has 0 here, because its
-    /// buffers have different sizes.
+    /// Distance in bytes from one buffer to the next. It is 0 if the buffers have different sizes.
     slot_bytes: usize,
     /// Factor that replaces a slow division by the number of 64-byte units per buffer. It is 2^64
     /// divided by this number, rounded up. It is 0 for one unit per buffer.
     slot_inverse: u64,
     /// Size of the largest buffer, in units of 64 bytes.
     room_max: u8,
-    /// Number of bytes before each buffer that only a port's driver accesses.
+    /// Size in bytes of the memory before each buffer that is reserved for a port's driver.
     prefix_bytes: usize,
     /// Empty vector, whose memory the next loan reuses.
     spare: Vec<Descriptor>,
@@ -250,7 +250,8 @@ impl Region {
         debug_assert!(self.allocated > 0, "a buffer was returned twice");
         self.allocated -= 1;
         self.quarantined += 1;
-        // The layout `slots` needs no action, because only buffers in the free list are allocated.
+        // Buffers at fixed distances need no action, because only buffers in the free list are
+        // allocated.
         if let Buffers::Dense(dense) = &mut self.buffers {
             let unit = descriptor.buffer as usize - self.start / BUFFER_UNIT_BYTES;
             dense.quarantine(unit, u32::from(descriptor.room));

@@ -33,7 +33,8 @@ pub struct Scan {
     pub head: u32,
     /// Largest end of a frame, counted from the start of its buffer.
     pub frame_end: u32,
-    /// Total number of frame bytes that a function reads, with a limit per frame.
+    /// Total number of frame bytes that a function reads. The scan limits the number for each
+    /// frame.
     pub read_bytes: u64,
     /// Whether any frame ends after its buffer.
     pub beyond: bool,
@@ -52,7 +53,6 @@ impl Scan {
         beyond: false,
     };
 
-    /// Combines this summary with the summary of other descriptors.
     #[cfg(target_arch = "x86_64")]
     fn join(&mut self, other: &Self) {
         self.first = self.first.min(other.first);
@@ -84,8 +84,8 @@ impl Scan {
 /// Minimum number of packets for the AVX2 version. The scalar version is faster for fewer packets.
 const EIGHTS_PACKETS_MIN: usize = 6;
 
-/// Summarizes packet descriptors for a function that reads at most `reads_bytes` bytes of each
-/// frame.
+/// Returns a summary of packet descriptors, with sums, minima and maxima. At most `reads_bytes`
+/// bytes of each frame count as read.
 #[inline]
 pub fn scan(descriptors: &[Descriptor], reads_bytes: u16) -> Scan {
     if descriptors.len() < EIGHTS_PACKETS_MIN {

@@ -70,8 +70,7 @@ struct Scalar;
 impl Isa for Scalar {
     #[inline(always)]
     fn equal(self, four: &Four, number: u64) -> u32 {
-        // The comparison has no branch, because the processor cannot predict which integer is
-        // equal.
+        // The comparison has no branch, because the processor could not predict it.
         let same = |index: usize| u32::from(four.0[index].load(Relaxed) == number) << index;
         same(0) | same(1) | same(2) | same(3)
     }

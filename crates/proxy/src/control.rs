@@ -55,7 +55,8 @@ impl Control {
         let accept = move || {
             for stream in listener.incoming().map_while(Result::ok) {
                 let requests = requests.clone();
-                // Without a thread, the client is disconnected, and can connect again.
+                // If no thread can be created, the client is disconnected. The client can connect
+                // again.
                 let _ = std::thread::Builder::new().name("control".to_owned()).spawn(move || serve(stream, &requests));
             }
         };

@@ -57,7 +57,7 @@ pub(crate) fn header(facts: &Facts<'_>) -> Vec<u8> {
         field(&mut body, AUTHORITY, name.as_bytes());
     }
     let flags = CLIENT_SSL | if facts.client_certificate { CLIENT_CERTIFICATE } else { 0 };
-    // The header field `verify` is 0 if the client has a valid certificate.
+    // The field `verify` of the PROXY protocol is 0 if the client has a valid certificate.
     let verify = u32::from(!facts.client_certificate);
     let mut ssl = vec![flags];
     ssl.extend_from_slice(&verify.to_be_bytes());

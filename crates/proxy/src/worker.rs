@@ -98,7 +98,8 @@ async fn work(seed: Seed, signer: signing::Seed) -> std::io::Result<()> {
         if stop > Stop::No && Rc::strong_count(&connections) == 1 {
             break;
         }
-        // Wait for a new program state, or until the interval has passed.
+        // The loop continues when the program gets a new configuration or stops, or when the
+        // interval has passed.
         let _ = tokio::time::timeout(PUBLISH, phase.changed()).await;
         if stop == Stop::Now {
             tokio::task::yield_now().await;
@@ -163,8 +164,8 @@ async fn serve(link: Link, socket: TcpStream, client: SocketAddr) {
     let link = Rc::new(link);
     let mut phase = link.phase.clone();
     let counters = link.counters();
-    // Nagle's algorithm would delay small records, so it is switched off. Without a local address,
-    // the connection is already closed.
+    // Nagle's algorithm would delay small records, so it is switched off. If the socket has no
+    // local address, the connection is already closed.
     let local = match (socket.set_nodelay(true), socket.local_addr()) {
         (Ok(()), Ok(local)) => local,
         _ => return counters.handshake_failed_closed.increment(),

@@ -205,7 +205,8 @@ impl Signer {
             }
             let polled = self.devices[index].poll(now_ns, &mut found);
             for DeviceResult { id, signature } in found.drain(..) {
-                // An earlier wrong signature in this loop may have excluded the device.
+                // The device may be excluded already, because an earlier signature in this loop was
+                // wrong.
                 if self.policy.is_lost(index) {
                     continue;
                 }

@@ -93,11 +93,12 @@ impl Acceptor for RustlsAcceptor {
     type Stream = TlsStream<TcpStream>;
 
     async fn accept(&self, connection: TcpStream) -> Result<Accepted<Self::Stream>, Failure> {
-        // Only the handshake runs in the fiber, so tokio's own futures are never suspended.
+        // Only the handshake runs on the separate stack of the fiber. The timeout of tokio is
+        // therefore never suspended in the middle of a poll.
         let handshake = Fiber::new(self.acceptor.accept(connection));
         let stream = match tokio::time::timeout(self.timeout, handshake).await {
             Err(_) => return Err(Failure::Timeout),
-            // There is too little memory for the stack of the fiber.
+            // There is too little memory for the separate stack of the fiber.
             Ok(Err(_)) => return Err(Failure::Signing),
             Ok(Ok(Err(error))) => return Err(classify(&error)),
             Ok(Ok(Ok(stream))) => stream,

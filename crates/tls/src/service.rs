@@ -125,7 +125,8 @@ impl Service {
             return shared.run_inside().await;
         }
         loop {
-            // This may fail because no file descriptor is available. The next turn tries again.
+            // The method `collect` may fail because no file descriptor is available. The next
+            // iteration of the loop tries again.
             let _ = shared.collect().await;
             let socket = shared.with_remote(|remote| remote.socket().to_owned());
             tokio::time::sleep(RETRY).await;
@@ -189,8 +190,8 @@ impl Shared {
                 Some(false) => tokio::task::yield_now().await,
                 Some(true) => {
                     socket.readable().await?;
-                    // Another copy of the socket reads the bytes. The error makes the runtime wait
-                    // for the next byte.
+                    // The bytes are read through another file descriptor of the same socket. The
+                    // error makes the runtime wait for the next byte.
                     let read = || Err::<(), _>(std::io::ErrorKind::WouldBlock.into());
                     let _ = socket.try_io(Interest::READABLE, read);
                 }

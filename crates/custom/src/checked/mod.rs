@@ -30,7 +30,7 @@ pub struct Answer {
     pub moved: i32,
     /// The frame after the kernel has run.
     pub frame: Vec<u8>,
-    /// Whether this frame is the first with its path through the kernel.
+    /// Whether the frame made the kernel take a new path through its code.
     pub is_new: bool,
 }
 

@@ -138,7 +138,7 @@ fn param_members(param: &Param) -> String {
     }
 }
 
-/// Returns the C member whose offset is [`ParamLayout::second`](crate::ParamLayout::second).
+/// Returns the name of the parameter's last member in the generated C struct.
 fn last_member(param: &Param) -> String {
     match param.shape {
         ParamShape::Prefix4 | ParamShape::Prefix6 => format!("{}_mask", param.name),

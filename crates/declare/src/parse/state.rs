@@ -195,8 +195,8 @@ pub(super) fn resources(root: &mut Section<'_>) -> Result<Vec<Resource>, Error> 
     Ok(resources)
 }
 
-/// Checks that flows and resources refer to existing parameters and fields, and that no table has
-/// the name of another item.
+/// Checks that all references to parameters and fields are valid. Also checks that no table has the
+/// name of a parameter or of the flows.
 pub(super) fn check(declaration: &Declaration) -> Result<(), Error> {
     let refuse = |message: String| Err(Error { line: declaration.line, message });
     let param = |name: &str| declaration.params.iter().find(|param| param.name == name);

@@ -123,6 +123,6 @@ pub(super) enum Written {
     Already,
     /// The row takes memory that was never used.
     First,
-    /// This row was in use before, so a device cache may contain its old contents.
+    /// The row takes memory that was used before. A device cache may contain the old contents.
     Again,
 }

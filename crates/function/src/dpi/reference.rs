@@ -57,8 +57,8 @@ pub(super) fn payload(frame: &[u8]) -> Option<&[u8]> {
         other => (other, &frame[godwit_wire::ethernet::HEADER_BYTES..]),
     };
     match kind {
-        // A packet with the EtherType of IPv4 may not be valid IPv4 (RFC 791, section 3.1). The
-        // search then covers the whole packet.
+        // The EtherType announces IPv4, but the header may be invalid (RFC 791, section 3.1). All
+        // bytes of the packet are searched in this case.
         ethertype::IPV4 => match Ipv4::new_checked(packet) {
             Ok(header) => {
                 let data = &packet[header.header_bytes()..usize::from(header.total_bytes())];

@@ -99,8 +99,8 @@ impl Classes {
         let mut of_byte = [0; 256];
         for byte in 0..=255 {
             if used[byte] {
-                // At most 256 different bytes occur in patterns, so the number of a class is at
-                // most 255.
+                // The patterns contain at most 256 different byte values, so the class number fits
+                // into a byte.
                 of_byte[byte] = count as u8;
                 count += 1;
             }
@@ -143,10 +143,10 @@ struct Automaton<'a> {
     /// offset of the next state's row, in little-endian byte order.
     rows: &'a mut [[u8; 4]],
     classes: u32,
-    /// Matches of each state with a match, indexed by the number of the state.
+    /// Match of each state that completes a pattern, indexed by the state number.
     matches: Vec<DpiMatch>,
-    /// Lowest number so far of a state without a match. Such states are numbered downwards from the
-    /// highest number.
+    /// Lowest number of a state without a match. Such states get descending numbers, starting with
+    /// the highest number.
     others_end: u32,
 }
 
@@ -177,8 +177,8 @@ impl Automaton<'_> {
             let longer = &node.patterns[longer.unwrap_or(node.patterns.len())..];
             for patterns in longer.chunk_by(|(a, _), (b, _)| a[depth] == b[depth]) {
                 let class = u32::from(patterns[0].0[depth]);
-                // This entry is a copy from the failure state of the parent. It therefore leads to
-                // the failure state of the child until it is overwritten.
+                // The entry still holds the transition from the parent's failure state. This
+                // transition leads to the child's failure state.
                 let fail = self.next(node.state, class);
                 let state = self.number(patterns, depth + 1, fail);
                 self.set(node.state, class, state);

@@ -5,7 +5,6 @@ use godwit_wire::Ethernet;
 
 use super::{DROP_TRUNCATED, NUMBER_OFFSET, VERDICT_FORWARD};
 
-/// Sends the frame back to its sender. A number in the payload selects the egress port.
 pub(super) fn run_ref(buffer: &mut [u8], descriptor: &Descriptor, ports: u32) -> Outcome {
     let frame = crate::frame_mut(buffer, descriptor);
     let Some(number) = frame.get(NUMBER_OFFSET..).and_then(|rest| rest.first_chunk()) else {

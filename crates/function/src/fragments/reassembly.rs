@@ -252,8 +252,8 @@ impl Reassembler {
             void: false,
         };
         self.ages.push_back((fragment.key, self.next_number));
-        // The queue `ages` must not grow without bound, so obsolete entries of completed packets
-        // are removed.
+        // Entries of completed packets are removed here. Otherwise, the queue `ages` would grow
+        // without bound.
         if self.ages.len() > 2 * self.limits.packets + 16 {
             let packets = &self.packets;
             self.ages.retain(|(key, number)| packets.get(key).is_some_and(|packet| packet.number == *number));

@@ -65,7 +65,7 @@ pub struct Ipv4 {
     ports: Vec<String>,
     table: Mutex<Table>,
     /// Table of the reference implementation. It takes much memory and is created at the first use.
-    /// A thread that needs both locks takes `table` first.
+    /// A thread must lock `table` before `reference`.
     reference: RwLock<Option<Reference>>,
     /// Copies routes of the operating system into the table, if the configuration asks for it.
     kernel_routes: Option<KernelRoutes>,

@@ -441,8 +441,8 @@ proptest! {
         let function = Ipv4::with_room(start.clone(), hops, Vec::new(), room).unwrap();
         prop_assert_eq!(function.layout.table.entry_bytes, if wide { 4 } else { 2 });
         let running = Idle::default();
-        // This lookup creates the table of the reference implementation. The changes below must
-        // update it.
+        // The first lookup creates the table of the reference implementation. All later route
+        // changes must update this table.
         function.lookup_ref(0);
         let mut oracle = std::collections::BTreeMap::new();
         for route in start {
@@ -525,8 +525,8 @@ fn adds_changes_and_removes_next_hops() {
     assert_eq!((there(&function).1[..6].to_vec(), running.waits.get()), (vec![2; 6], 0));
     function.set_next_hops(&[(0, NextHop::Unresolved(station(1, 1, 1500)))], &running).unwrap();
     assert_eq!((there(&function).0.verdict, running.waits.get()), (VERDICT_UNRESOLVED, 0));
-    // The next hop moves to another port and gets another source address, so both of its words
-    // change. The change waits twice for packets in flight.
+    // Both the port and the source address of the next hop change. The update therefore waits twice
+    // for packets in flight.
     function.set_next_hops(&[(0, NextHop::Forward(station(2, 7, 1500)))], &running).unwrap();
     assert_eq!((there(&function).0.port, running.waits.get()), (2, 2));
     function.change(&[RouteChange { next_hop: None, ..lead }], &running).unwrap();

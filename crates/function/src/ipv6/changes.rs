@@ -170,7 +170,8 @@ impl Changer {
             merge(taken.iter().map(bytes).collect()).into_iter().try_for_each(|range| running.image_changed(range));
         let sent = sent.and_then(|()| if was_used { self.quiesce(running) } else { Ok(()) });
         if let Err(error) = sent {
-            // No entry of the table refers to these new lines yet, so they can be freed at once.
+            // The table does not refer to the newly allocated memory yet, so it can be freed at
+            // once.
             taken.into_iter().for_each(|run| self.lines.give(run));
             self.undo(changes, &before);
             return Err(error);
@@ -202,7 +203,7 @@ impl Changer {
 
     /// Builds the lookup structures below the affected entries of the root table. Returns three
     /// values per entry: its index, its new value, and the next hop of the longest route that
-    /// covers it. Also returns the lines that the lookup structures occupy.
+    /// covers it. Also returns the allocated memory.
     #[allow(clippy::type_complexity, reason = "used once")]
     fn build(&mut self, changes: &[Change]) -> Result<(Vec<(u32, u32, u32)>, Vec<Run>), Full> {
         let root_bits = self.layout.root_bits;
@@ -232,8 +233,8 @@ impl Changer {
         slots.extend(outsides.iter().map(|&(slot, _)| slot));
         slots.sort_unstable();
         slots.dedup();
-        // The lists `slots` and `outsides` are both sorted. An entry of the root table may occur in
-        // both lists.
+        // The lists `slots` and `outsides` are sorted by index. The same index may occur in both
+        // lists.
         let mut outsides = outsides.into_iter().peekable();
         let mut outside_of = |slot: u32| {
             let now = outsides.next_if(|&(changed, _)| changed == slot);
@@ -242,8 +243,8 @@ impl Changer {
         let (image, layout) = (&*self.image, &self.layout);
         let mut writer = FreeLineWriter { image, layout, lines: &mut self.lines, taken: Vec::new() };
         let mut entries = Vec::with_capacity(slots.len());
-        // A short prefix affects many entries of the root table. Entries below this index contain
-        // no routes with longer prefixes, so they need no search.
+        // A short prefix covers many entries of the root table. Entries below this index need no
+        // search, because they contain no longer prefixes.
         let mut bare_until = 0;
         for slot in slots {
             let outside = outside_of(slot);
@@ -269,7 +270,8 @@ impl Changer {
         Ok((entries, writer.taken))
     }
 
-    /// Stores the new entries of the root table, and retires the lines below the old entries.
+    /// Stores the new entries of the root table. The memory of the old lookup structures is freed
+    /// later.
     fn publish(&mut self, entries: &[(u32, u32, u32)]) {
         let mut changed: Vec<Range<usize>> = Vec::new();
         let read = |line: u32, word: usize| self.image.load_u32(self.layout.line(line) + 4 * word);
@@ -300,8 +302,8 @@ impl Changer {
         Ok(())
     }
 
-    /// Waits until all packets in flight have left. Then frees the lines and next hops that were
-    /// retired before the call.
+    /// Waits until all packets in flight have left. Then frees the memory and the next hops that
+    /// were retired before the call.
     fn quiesce(&mut self, running: &dyn Running) -> Result<(), Error> {
         let (retired, next_hops) = (self.retired.len(), self.next_hops.retired());
         running.quiesce()?;

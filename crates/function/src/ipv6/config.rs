@@ -37,8 +37,8 @@ pub struct Config {
     reverse_path: Option<ReversePathConfig>,
 }
 
-/// Maximum of each configurable spare capacity, for next hops and for lines. It is the number of
-/// different indices that a table entry can hold.
+/// Maximum of `spare_next_hops` and of `spare_lines`. A table entry can hold this number of
+/// different indices.
 const SPARE_MAX: usize = 1 << 23;
 
 impl Config {

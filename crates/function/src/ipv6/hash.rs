@@ -111,8 +111,8 @@ fn table(keys: &[Key], outside: u32, writer: &mut dyn Writer) -> Result<u32, Ful
     Ok(IPV6_TABLE | first)
 }
 
-/// Returns the prefix lengths that a lookup of the sorted keys tries, in order. Appends the hash
-/// table entries that such a lookup needs to `records`.
+/// Returns the prefix lengths that a lookup tries, in order, to find the longest of the sorted
+/// `keys`. Appends the required hash table entries to `records`.
 fn rope(mut keys: Vec<Key>, outside: u32, records: &mut Vec<Record>) -> u64 {
     let mut rope = 0;
     let mut tried = 0;
@@ -151,8 +151,8 @@ fn rope(mut keys: Vec<Key>, outside: u32, records: &mut Vec<Record>) -> u64 {
     rope
 }
 
-/// Returns the prefix length that a lookup tries next. It is the median length of the keys, or a
-/// shorter length if too many shorter lengths would otherwise remain.
+/// Returns the prefix length that a lookup tries next. It is the median length of the keys, unless
+/// too many shorter lengths would remain.
 fn pivot(keys: &[Key], tried: usize) -> u8 {
     let mut counts = [0usize; 65];
     keys.iter().for_each(|key| counts[usize::from(key.length)] += 1);

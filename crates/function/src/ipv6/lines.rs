@@ -28,7 +28,8 @@ impl Lines {
         Self { next: 0, end: count.min(IPV6_LINES_MAX) as u32, free: BTreeMap::new(), free_count: 0 }
     }
 
-    /// Returns the number of lines that were ever in use. All later lines are zero.
+    /// Returns the number of 64-byte lines that were allocated at least once. All later lines are
+    /// zero.
     pub(super) fn touched(&self) -> usize {
         self.next as usize
     }
@@ -59,8 +60,8 @@ impl Lines {
         self.take_free(count)
     }
 
-    /// Allocates lines from the shortest free sequence that is long enough. The remaining lines of
-    /// the sequence stay free.
+    /// Allocates memory from the shortest free range that is long enough. The rest of the range
+    /// stays free.
     fn take_free(&mut self, count: u32) -> Option<u32> {
         let (&length, firsts) = self.free.range_mut(count..).next()?;
         let first = firsts.pop()?;
@@ -101,8 +102,7 @@ impl Lines {
             };
         }
         match joined {
-            // A free sequence may end where the lines that were never in use begin. It then joins
-            // those lines.
+            // The last free range may end where the never-used memory begins. Both are then merged.
             Some(last) if last.first + last.count == self.next => self.next = last.first,
             last => last.into_iter().for_each(|last| self.give(last)),
         }

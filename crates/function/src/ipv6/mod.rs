@@ -79,8 +79,8 @@ pub struct Ipv6 {
     /// Names of the ports, by number.
     ports: Vec<String>,
     changer: Mutex<changes::Changer>,
-    /// Table of the reference implementation, which is created at the first use. A thread that
-    /// needs both locks takes `changer` first.
+    /// Table of the reference implementation, which is created at the first use. A thread must lock
+    /// `changer` before `reference`.
     reference: RwLock<Option<Reference>>,
     kernel_routes: Option<KernelRoutes>,
     resolver: Option<Resolver>,

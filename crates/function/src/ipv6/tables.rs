@@ -35,8 +35,8 @@ pub(super) const ROOT_BITS: u32 = 20;
 /// Maximum number of next hops in a table.
 pub(super) const NEXT_HOPS_MAX: usize = IPV6_NONE as usize;
 
-/// Number of 64-byte lines with which changes can add 200,000 routes to an empty table. It suffices
-/// for both kinds of lookup structure, and for the lines that the changes replace.
+/// Number of 64-byte lines that suffice to add 200,000 routes to an empty table. The number covers
+/// both kinds of lookup structure, and the old lines that changes replace.
 ///
 /// The lines take 32 MiB of address space on the host, but only written lines take memory. A device
 /// with separate memory allocates all lines.
@@ -46,9 +46,9 @@ pub(super) const FULL_TABLE_LINES: usize = 1 << 19;
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Full;
 
-/// Destination to which a builder writes new lines.
+/// Destination to which a builder writes a lookup structure.
 pub(super) trait Writer {
-    /// Takes `count` consecutive free lines. Returns the index of the first line.
+    /// Allocates `count` consecutive lines of 64 bytes. Returns the index of the first line.
     fn take(&mut self, count: u32) -> Result<u32, Full>;
 
     /// Writes `bytes` to the lines from `line` on.
@@ -115,7 +115,7 @@ impl Layout {
     }
 }
 
-/// New root table and new lines, before they are copied to their final memory.
+/// New tables, before they are copied to their final memory.
 #[derive(Debug)]
 pub(super) struct Built {
     pub(super) form: Form,
@@ -163,9 +163,9 @@ impl Built {
     /// their layout and the allocator for their lines.
     pub(super) fn image(mut self, next_hops: &[Ipv6NextHop], spare: Spare) -> Result<(Memory, Layout, Lines), Error> {
         let used = self.lines.touched();
-        // Changes write new lines before they free old ones. The default spare capacity therefore
-        // equals the number of lines in use. A small table gets enough spare lines for a full table
-        // from a routing daemon.
+        // Changes write new lookup structures before they free the old ones. The default spare
+        // capacity therefore equals the memory in use. It is larger for a small table, because a
+        // routing daemon may add many routes.
         let spare_lines = spare.lines.unwrap_or(used.max(FULL_TABLE_LINES));
         let lines = used.saturating_add(spare_lines).min(IPV6_LINES_MAX);
         let room = next_hops.len().saturating_add(spare.next_hops).min(NEXT_HOPS_MAX);

@@ -213,8 +213,8 @@ fn handles_hop_by_hop_options() {
         let forward = Outcome { port: 1, ..Outcome::verdict(VERDICT_FORWARD) };
         assert_eq!(outcome(options, units), expected.unwrap_or(forward), "{name}");
     }
-    // An option is processed if its type and length are in bytes 62 and 63. An option that begins
-    // one byte later is ignored.
+    // The kernel examines the first 64 bytes of the extension header. It ignores an option whose
+    // type and length are not both in these bytes.
     let late = |at: usize, kind| {
         let mut options = vec![0; 70];
         (options[at - 2], options[at - 1]) = (kind, 1);

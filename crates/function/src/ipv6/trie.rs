@@ -15,22 +15,22 @@ use super::tables::{Full, Writer, leaf};
 
 /// Possible numbers of address bits that a node consumes.
 const STRIDES: [u32; 4] = [6, 8, 10, 12];
-/// Cost of a lookup step through a bucket, relative to a step through a node. Steps through nodes
-/// are cheaper, because one SIMD gather instruction performs sixteen of them.
+/// Cost of a lookup step through a bucket, if a step through a trie node costs 1. Steps through
+/// nodes are cheaper, because one SIMD gather instruction performs sixteen of them.
 const BUCKET_COST: f64 = 1.5;
-/// Cost of a lookup step through a bucket that skips address bits, relative to a step through a
-/// node. The lookups of a batch wait for each other once more at such a bucket.
+/// Cost of a lookup step through a bucket that skips address bits, if a step through a trie node
+/// costs 1. Such a step needs an additional synchronization of all lookups in the batch.
 const SKIP_COST: f64 = 3.0;
-/// Cost of 64 bytes of memory, relative to a lookup step through a node. A lower cost makes lookups
-/// faster and the table larger. With the value 0.3, a lookup in `bench ipv6-lookup` takes 4.2
-/// instead of 4.5 ns. The table then takes 15.7 instead of 11.3 MB.
+/// Cost of 64 bytes of memory, if a lookup step through a trie node costs 1. A lower value makes
+/// lookups faster and the table larger. With the value 0.3, a lookup in `bench ipv6-lookup` takes
+/// 4.2 instead of 4.5 ns. The table then takes 15.7 instead of 11.3 MB.
 const LINE_COST: f64 = 1.0;
-/// Minimum number of address bits that a bucket may skip. If there are fewer bits to skip, a node
-/// is at least as good as such a bucket.
+/// Minimum number of address bits that a bucket may skip. For fewer bits, a trie node is at least
+/// as good.
 const SKIPPED_MIN: u32 = 6;
 
-/// Range of keys that lead to the same entry. It begins at the key `start` and ends where the next
-/// range begins.
+/// Range of lookup keys with the same table entry. It begins at the key `start` and ends where the
+/// next range begins.
 #[derive(Clone, Copy, Debug)]
 struct Piece {
     start: u64,
@@ -51,8 +51,8 @@ pub(super) fn build(intervals: &[Interval], bits: u32, writer: &mut dyn Writer) 
             at += 1;
             continue;
         }
-        // This /64 prefix contains several next hops. The first addresses of the prefix belong to
-        // an interval that began earlier.
+        // Several next hops lie within this /64 prefix. The first addresses of the prefix have the
+        // next hop of the previous interval.
         let before = intervals[at - 1].next_hop;
         let mut low = vec![Piece { start: 0, entry: leaf(before) }];
         let inside = intervals[at..].iter().take_while(|inside| (inside.start >> 64) as u64 == high);
@@ -73,15 +73,15 @@ pub(super) fn build(intervals: &[Interval], bits: u32, writer: &mut dyn Writer) 
             pieces.push(Piece { start: next, entry: leaf(intervals[at - 1].next_hop) });
         }
     }
-    // The last range may begin after the end of the trie if the last /64 prefix contains several
-    // next hops.
+    // The last range may begin after the last key of the trie. This happens if the last /64 prefix
+    // contains several next hops.
     let last = from.wrapping_add(u64::MAX >> (64 - bits));
     pieces.retain(|piece| piece.start <= last);
     divide(&pieces, from, bits, &mut Divisions::new(), writer)
 }
 
 /// Appends a range of keys, which replaces an existing range with the same start. The range is left
-/// out if it leads to the same entry as the previous range.
+/// out if it has the same table entry as the previous range.
 fn push(pieces: &mut Vec<Piece>, piece: Piece) {
     if pieces.last().is_some_and(|last| last.start == piece.start) {
         pieces.pop();
@@ -91,8 +91,9 @@ fn push(pieces: &mut Vec<Piece>, piece: Piece) {
     }
 }
 
-/// Builds the lookup structure for `2^bits` keys from `from` on. Returns the entry that refers to
-/// this structure. The first of the `pieces` covers the key `from`, and all others begin later.
+/// Builds the lookup structure for the `2^bits` keys that begin at `from`. Returns the entry that
+/// refers to the structure. `pieces` contains the key ranges. The first range covers `from`, and
+/// all others begin later.
 fn divide(pieces: &[Piece], from: u64, bits: u32, known: &mut Divisions, writer: &mut dyn Writer) -> Result<u32, Full> {
     let [first, rest @ ..] = pieces else { unreachable!("some piece covers every key") };
     let [second, ..] = rest else { return Ok(first.entry) };
@@ -154,8 +155,8 @@ fn bucket(pieces: &[Piece], writer: &mut dyn Writer) -> Result<u32, Full> {
 /// Number of intervals that a bucket holds.
 const WIDTH: usize = IPV6_KEYS + 1;
 
-/// Builds a search tree of buckets for `pieces`, with as few buckets as possible. Returns the entry
-/// that refers to the tree.
+/// Builds a search tree of buckets for the key ranges in `pieces`, with as few buckets as possible.
+/// Returns the entry that refers to the tree.
 fn tree(pieces: &[Piece], writer: &mut dyn Writer) -> Result<u32, Full> {
     if pieces.len() == 1 {
         return Ok(pieces[0].entry);
@@ -171,8 +172,8 @@ fn tree(pieces: &[Piece], writer: &mut dyn Writer) -> Result<u32, Full> {
     bucket(&below, writer)
 }
 
-/// Returns the height of a search tree of buckets, and the number of lines that it needs. `pieces`
-/// is the number of key ranges in the tree.
+/// Returns the height of a search tree of buckets, and the number of its buckets. `pieces` is the
+/// number of key ranges in the tree.
 fn tree_size(pieces: usize) -> (u32, usize) {
     let (mut levels, mut lines, mut count) = (0, 0, pieces);
     while count > 1 {
@@ -190,25 +191,25 @@ enum DivisionKind {
     Node(u32),
     /// A search tree of buckets.
     Buckets,
-    /// A bucket that skips address bits. One interval of the bucket contains all changes of the
-    /// next hop, and is divided further.
+    /// A bucket that skips address bits. All changes of the next hop lie in one of its intervals,
+    /// which another structure divides further.
     Skip,
 }
 
-/// Division of a part of the address space, with the total cost of all structures below.
+/// Lookup structure for a part of the address space. The cost includes all structures below it.
 #[derive(Clone, Copy, Debug)]
 struct Division {
     cost: f64,
     kind: DivisionKind,
 }
 
-/// Cheapest division for each examined part of the address space. A part is identified by its first
-/// key and its number of bits.
+/// Cheapest lookup structure for each examined part of the address space. The first key and the
+/// number of bits identify a part.
 type Divisions = HashMap<(u64, u32), Division>;
 
-/// Returns the cheapest division of `2^bits` keys. `borders` are the ranges that begin after the
-/// first key. The results are stored in `known`, and each part of the address space is examined
-/// only once.
+/// Returns the cheapest lookup structure for `2^bits` keys. `borders` contains the key ranges that
+/// begin after the first key. The results are stored in `known`, and each part of the address space
+/// is examined only once.
 fn cheapest(borders: &[Piece], bits: u32, known: &mut Divisions) -> Division {
     let [first, ..] = borders else { return Division { cost: 0.0, kind: DivisionKind::Buckets } };
     let total = borders.len() as f64;
@@ -247,14 +248,14 @@ fn cheapest(borders: &[Piece], bits: u32, known: &mut Divisions) -> Division {
     best
 }
 
-/// Returns the borders in a part of `2^bits` keys, except a border at the part's first key. All
-/// `borders` lie in this part.
+/// Returns the key ranges that begin after the first key of a part of the address space. The part
+/// has `2^bits` keys, and all `borders` begin in it.
 fn inner_borders(borders: &[Piece], bits: u32) -> &[Piece] {
     &borders[usize::from(borders[0].start.trailing_zeros() >= bits)..]
 }
 
-/// Returns the number of low key bits in which the borders differ, rounded up to an even number. A
-/// table entry cannot store an odd number of bits.
+/// Returns the number of low key bits in which the starts of the ranges differ. The result is
+/// rounded up to an even number, because a table entry cannot store an odd number.
 fn differing_bits(borders: &[Piece]) -> u32 {
     (64 - (borders[0].start ^ borders[borders.len() - 1].start).leading_zeros()).next_multiple_of(2)
 }

@@ -133,8 +133,8 @@ impl<W: Words> Table<W> {
     }
 }
 
-/// Appends all sequences of lines that are reachable from a table entry to `runs`. `read` returns a
-/// word of a line.
+/// Appends the memory ranges of all structures below a table entry to `runs`. The parameters of
+/// `read` are the index of a 64-byte line, and the index of a word in the line.
 pub(super) fn runs(form: Form, entry: u32, read: &dyn Fn(u32, usize) -> u32, runs: &mut Vec<Run>) {
     let first = line_of(entry);
     match (entry & TAG, form) {

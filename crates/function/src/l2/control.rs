@@ -194,8 +194,8 @@ impl Control {
     /// time.
     fn age(&mut self, entries: &mut Entries, now: Duration) {
         let Some(ageing) = self.limits.ageing else { return };
-        // The first call assumes that one housekeeping interval has passed. Otherwise, it would
-        // visit all entries of a large table at once.
+        // The first call has no previous time, so it assumes that one housekeeping interval has
+        // passed. A longer time would make it visit the whole table at once.
         let passed = self
             .last_housekeeping
             .map_or(HOUSEKEEPING_INTERVAL, |last| now.saturating_sub(last).max(HOUSEKEEPING_INTERVAL));

@@ -490,8 +490,8 @@ fn publishes_the_rest_after_a_failed_wait() {
     let addresses = |range: Range<u32>| range.map(|number| (key(1, mac(number)), 0)).collect::<Vec<_>>();
     switch.function.learn_all(&addresses(0..900)).unwrap();
     *switch.engine.fails.borrow_mut() = true;
-    // The table is nearly full, so the insertion must move some entries. The moves take more than
-    // one group of writes.
+    // The table is nearly full, so the insertion must move existing entries. These moves need
+    // several groups of writes.
     let error = switch.function.control().learn_all(&addresses(900..977), Some(&switch.engine)).unwrap_err();
     assert!(error.to_string().contains("timed out"));
     assert!(switch.function.control().housekeeping(Duration::ZERO, &switch.engine).is_err());

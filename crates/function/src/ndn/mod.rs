@@ -55,9 +55,9 @@ pub enum NextHop {
         /// Protocol that carries the NDN packet.
         carrier: Carrier,
     },
-    /// Interests are delivered to the operating system of this machine.
+    /// Interest packets are delivered to the operating system of this machine.
     Local,
-    /// Interests are dropped.
+    /// Interest packets are dropped.
     Blackhole,
 }
 
@@ -217,8 +217,8 @@ impl Function for Ndn {
     fn command(&self, request: &Value, running: &dyn Running) -> Result<Value, Error> {
         let mut control = self.control();
         let result = commands::run(&mut control, request, running, self.headroom_bytes);
-        // The command may have changed the names, so the table of `ref` is discarded. The table is
-        // created again when `ref` next runs.
+        // The command may have changed the names, so the table of the reference implementation is
+        // discarded. The next run of the reference implementation creates a new table.
         *self.fib.write().unwrap_or_else(PoisonError::into_inner) = None;
         result
     }

@@ -8,15 +8,16 @@ use godwit_kernels::image::{NDN_DEPTHS, NDN_UNIT_BYTES, NdnRecord};
 use super::hash::hash;
 use super::names::Names;
 
-/// Maximum number of guide components that the estimate tries.
+/// Maximum prefix length that the estimate tries, in name components.
 const GUIDE_MAX: usize = 6;
-/// Approximate number of names that the choice of the guide length examines.
+/// Approximate number of names that the estimate examines.
 const SAMPLE: usize = 1 << 18;
 
 /// Required capacity of a table.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Shape {
-    /// Number of name components in each guide.
+    /// Number of components in each guide. A guide is a name prefix whose record lists the lengths
+    /// of longer names.
     pub(super) guide: u32,
     /// Number of names and guides.
     pub(super) entries: usize,
@@ -48,8 +49,8 @@ pub(super) fn units(name_bytes: usize) -> usize {
 }
 
 impl Shape {
-    /// Computes the required capacity for a list of names. `guide` is the number of components in
-    /// each guide. With `None`, the best number is computed.
+    /// Computes the required capacity of a table for a list of names. If `guide` is `None`, also
+    /// computes the best value for it.
     pub(super) fn new(names: &Names, key: [u64; 2], guide: Option<u32>) -> Self {
         let guide = guide.unwrap_or_else(|| best_guide(names, key, SAMPLE)).clamp(1, NDN_DEPTHS);
         let mut guides: Vec<(u64, u32)> = Vec::new();
@@ -70,15 +71,15 @@ impl Shape {
     }
 }
 
-/// Returns the number of guide components with which lookups read the fewest buckets and records.
-/// The estimate uses about `sample` of the names.
+/// Returns the prefix length with which lookups read the fewest buckets and records. The estimate
+/// examines about `sample` names.
 fn best_guide(names: &Names, key: [u64; 2], sample: usize) -> u32 {
     let depths = depths(names);
     let deepest = depths.iter().rposition(|&count| count > 0).unwrap_or(0);
     let sampled = || names.iter().step_by(names.len() / sample + 1).map(|(name, _)| name);
     let cost = |guide: usize| {
-        // A guide of many names often occurs in the sample and thus counts more. For each guide in
-        // the sample, the lengths of the names below it come from all names.
+        // A prefix of many names often occurs in the sample, and thus has a higher weight. The
+        // lengths of the names below each prefix come from the whole table.
         let mut below: HashMap<u64, u32> = HashMap::new();
         for name in sampled() {
             if let Some(end) = ends(name).nth(guide - 1) {
@@ -96,8 +97,8 @@ fn best_guide(names: &Names, key: [u64; 2], sample: usize) -> u32 {
         }
         let shorter = depths[1..guide].iter().filter(|&&count| count > 0).count();
         let one = |name: &[u8]| match ends(name).nth(guide - 1) {
-            // The name is shorter than a guide. The lookup reads the record of the name, and one
-            // bucket that does not contain a guide.
+            // The name is shorter than the prefix. The lookup reads the record of the name, and one
+            // bucket without a record for the prefix.
             None => shorter + 2,
             Some(end) => {
                 let bits = below.get(&hash(key, &name[..end])).copied().unwrap_or(0);
@@ -120,7 +121,8 @@ fn depths(names: &Names) -> [u64; NDN_DEPTHS as usize + 1] {
 /// Average number of buckets that a lookup reads with each of three search methods.
 #[derive(Clone, Copy, Debug)]
 pub struct Probes {
-    /// Number of buckets that a lookup reads if it uses guides, as the kernel does.
+    /// Number of buckets that a lookup reads with the method of the kernel. Records of certain
+    /// prefixes list the lengths of longer names, so the lookup tries only these lengths.
     pub guided: f64,
     /// Number of buckets that a lookup reads if it tries prefixes from the longest to the shortest.
     /// Prefix lengths that no name has are skipped.
@@ -151,8 +153,8 @@ pub fn probes(names: &Names, guide: u32, more: usize) -> Probes {
         let own = ends(name).count();
         let requested = own + more;
         guided += used.iter().filter(|&&depth| depth < guide && depth <= requested).count();
-        // The guide lists the lengths of all names that begin with it. The bit mask selects those
-        // lengths that do not exceed the length of the Interest.
+        // The record of the prefix lists the lengths of all names that begin with it. The bit mask
+        // selects the lengths that do not exceed the length of the Interest packet.
         if let Some(at) = guide_of(name) {
             let bits = below[&at] & (1u64 << (requested - guide).min(31)).wrapping_sub(1) as u32;
             guided += 1 + bits.count_ones() as usize;
@@ -175,8 +177,8 @@ pub fn probes(names: &Names, guide: u32, more: usize) -> Probes {
 mod tests {
     use super::*;
 
-    /// Most names of this table begin with the same guide. A sample of guides would probably miss
-    /// this guide.
+    /// Most names of this table begin with the same prefix. A sample of prefixes instead of names
+    /// would probably miss this prefix.
     #[test]
     fn guide_does_not_depend_on_the_sample() {
         let mut names = Names::new();

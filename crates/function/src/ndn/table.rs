@@ -59,7 +59,7 @@ pub(super) struct Table {
     free: BTreeMap<u32, Vec<u32>>,
     /// First overflow bucket that was never used.
     fresh_bucket: u32,
-    /// Number of names for each number of components. Guides do not count.
+    /// Number of names for each number of components.
     depths: [u64; NDN_DEPTHS as usize + 1],
 }
 
@@ -89,8 +89,8 @@ impl Table {
         next_hops: usize,
         udp_port: u16,
     ) -> Result<Self, Error> {
-        // Each added name may need two records, one for the name and one for its guide. Each record
-        // takes about two units of 64 bytes.
+        // Each added name may need two records: one for the name, and one for a prefix of the name.
+        // Each record takes about two units of 64 bytes.
         let entries = shape.entries + 2 * spare;
         let records = 1 + shape.units + 4 * spare;
         let buckets = entries.div_ceil(BUCKET_LOAD).max(1);
@@ -196,7 +196,7 @@ impl Table {
                 if let Some(end) = guide_end
                     && let Err(error) = self.add_to_guide(&name[..end], depth, written)
                 {
-                    // No guide refers to the name yet, so no lookup has seen it.
+                    // No record refers to the name yet, so no lookup has seen it.
                     if let Some(found) = self.find(name) {
                         self.clear_slot(found, name.len(), &mut Freed::new(), written);
                     }
@@ -253,8 +253,8 @@ impl Table {
         }
     }
 
-    /// Returns the number of components of a name. If the name is longer than a guide, also returns
-    /// the offset at which the guide ends within the name.
+    /// Returns the number of components of a name. If the name is longer than `header.guide`
+    /// components, also returns the size of these components in bytes.
     fn depth(&self, name: &[u8]) -> (u32, Option<usize>) {
         let (mut depth, mut guide_end) = (0, None);
         for end in ends(name) {
@@ -266,9 +266,9 @@ impl Table {
         (depth, guide_end)
     }
 
-    /// Updates the list of prefix lengths in the kernel's table. A lookup tries these lengths,
-    /// which are the lengths of all names. A name longer than a guide counts with the length of the
-    /// guide.
+    /// Updates the list of prefix lengths that a lookup tries in the kernel's table. No length in
+    /// the list exceeds `header.guide`, because the records of these prefixes list the longer
+    /// lengths.
     fn publish_depths(&mut self, written: &mut Written) {
         let guide = self.header.guide as usize;
         let mut bits = 0;
@@ -280,7 +280,7 @@ impl Table {
         }
     }
 
-    /// Adds the length of a name to the record of the name's guide. Creates the guide if it does
+    /// Adds the length of a name to the record of its prefix `guide`. Creates the record if it does
     /// not exist.
     fn add_to_guide(&mut self, guide: &[u8], depth: u32, written: &mut Written) -> Result<(), Error> {
         let bit = 1 << (depth - self.header.guide - 1);

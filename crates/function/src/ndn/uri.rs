@@ -5,7 +5,8 @@ use std::fmt::Write as _;
 
 use crate::Error;
 
-/// Component types with names in URIs. Each has a name, a type number and a format for the value.
+/// Types of name components that have a textual name in NDN URIs. Each type has this name, a number
+/// and a format for the value.
 const NAMED: [(&str, u16, Form); 7] = [
     ("sha256digest", 1, Form::Hex),
     ("params-sha256", 2, Form::Hex),
@@ -157,7 +158,8 @@ fn number(value: u32, out: &mut Vec<u8>) {
     }
 }
 
-/// Returns the URI of a name. The name must be valid and encoded as the value of a Name element.
+/// Returns the URI of an NDN name. `name` must be the valid value of a Name element, without its
+/// type and length.
 pub fn show(mut name: &[u8]) -> String {
     let mut text = String::new();
     while !name.is_empty() {

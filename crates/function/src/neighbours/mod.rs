@@ -158,8 +158,8 @@ impl Neighbours {
         self.used.load(Ordering::Acquire)
     }
 
-    /// Returns the version of the table. The number grows with each change that affects held
-    /// packets or routes.
+    /// Returns the version of the table. The version increases if routes or waiting packets must be
+    /// examined again.
     pub(crate) fn version(&self) -> u64 {
         self.version.load(Ordering::Acquire)
     }
@@ -204,8 +204,8 @@ impl Neighbours {
 
     /// Returns the state of a station for which packets are held.
     pub(crate) fn resolution(&self, station: Station) -> Resolution {
-        // Only stations that have not answered are removed from the table, so a missing station
-        // counts as silent.
+        // The table forgets only stations that have not answered. A station that is not in the
+        // table is therefore silent.
         self.lock().resolution(station).unwrap_or(Resolution::Silent)
     }
 

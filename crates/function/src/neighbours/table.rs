@@ -149,15 +149,15 @@ impl Table {
         let port = &mut ports[usize::from(station.0)];
         port.count += 1;
         port.unanswered.push_back((item, station));
-        // At least half of the examined items are newer than the previous cleanup, so the average
-        // cost per item is constant.
+        // At least half of the examined items were added after the previous cleanup. The average
+        // cost per added item is therefore constant.
         if port.unanswered.len() > 2 * port.count.max(UNANSWERED_MAX) {
             port.unanswered.retain(|(item, station)| stations.get(station).is_some_and(|entry| entry.is_item(*item)));
         }
     }
 
-    /// Removes the station of a port that has been without an answer for the longest time. Returns
-    /// whether there was such a station.
+    /// Removes the station that has been without an answer for the longest time on a port. Returns
+    /// whether a station was removed.
     fn evict(&mut self, port: u16) -> bool {
         while let Some((item, station)) = self.port(port).unanswered.pop_front() {
             if self.stations.get(&station).is_some_and(|entry| entry.is_item(item)) {
@@ -300,9 +300,9 @@ impl Entry {
                 (Action::Silent, true, SILENCE_NS)
             }
             Phase::Silent if !self.is_kept => (Action::Forget, false, 0),
-            // A station that no longer answers may have a new Ethernet address. The request is
-            // therefore sent to all stations of the link. The requests to a gateway are repeated
-            // after a pause.
+            // A station that no longer answers may have a new Ethernet address, so the next request
+            // goes to all stations of the link. Requests to a silent gateway are repeated after a
+            // pause.
             Phase::Known { .. } | Phase::Silent => {
                 self.phase = Phase::Resolving { requests: 1 };
                 (Action::Request(None), true, RETRY_NS)

@@ -64,7 +64,7 @@ fn settles_an_address_after_the_waiting_packets_have_left() {
     assert_eq!(requests_between(&neighbours, START_NS, START_NS + SECOND_NS), []);
     assert_eq!(neighbours.settled(), [(STATION, ONE)]);
     assert!(neighbours.version() > version, "routes must see the settled address");
-    // The Ethernet address of the station changes, and routes see the change at once.
+    // A new Ethernet address of the station takes effect at once.
     let version = neighbours.version();
     neighbours.learn(STATION, OTHER, START_NS + 2 * SECOND_NS);
     assert_eq!(neighbours.settled(), [(STATION, OTHER)]);
@@ -149,7 +149,8 @@ fn a_scan_neither_fills_the_table_nor_stops_new_stations() {
         if packet % 64 == 0 {
             neighbours.poll(now_ns, &mut requests);
         }
-        // A station that answers becomes known, although packets to random stations still arrive.
+        // The address of a station that answers becomes known, despite many packets to random
+        // stations.
         if packet % 100_000 == 99_999 {
             let number = 0x10_0000 + packet as u32;
             assert_eq!(ask(&neighbours, number, 2, now_ns), Resolution::Pending, "packet {packet}");

@@ -25,7 +25,7 @@ pub(super) struct NidsHost {
     /// Egress port for the packets of each ingress port.
     pub(super) peers: Arc<[u16]>,
     pub(super) inline: bool,
-    /// Arrival time in records minus the time of the engine, in nanoseconds.
+    /// Difference in nanoseconds between the times in event records and the times of the engine.
     pub(super) clock_offset_ns: u64,
 }
 

@@ -42,8 +42,8 @@ use rules::Rules;
 /// Properties, verdicts and drop reasons of the function, as declared in `kernels/nids/nids.h`.
 pub use godwit_kernels::declared::nids::*;
 
-/// Statistics that become the first counters of this function. A counter with several names is the
-/// sum of these statistics.
+/// Names of the statistics that the first counters of this function show. Each counter is the sum
+/// of the statistics in its list.
 const COUNTED: [&[&str]; 6] = [
     &["detect.alert"],
     &["detect.alerts_suppressed"],

@@ -270,8 +270,7 @@ impl ResponderHost {
 }
 
 impl HostHalf for ResponderHost {
-    /// The trait requires this method, but the engine does not call it because
-    /// [`HostHalf::arranges`] returns `true`.
+    /// The engine never calls this method, because `arranges` returns true.
     fn prepare(&mut self, _region: &Region, descriptors: &[Descriptor], work: &mut Vec<Work>) {
         work.extend(descriptors.iter().map(|_| Work::Done(Outcome::verdict(VERDICT_OTHER))));
     }

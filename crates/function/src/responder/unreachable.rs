@@ -13,8 +13,8 @@ pub(super) const SILENCE_NS: u64 = 3 * SECOND_NS;
 /// Time after which a station is forgotten if no packets are sent to it, in nanoseconds. The next
 /// packet then starts its address resolution again.
 const FORGET_NS: u64 = 10 * SECOND_NS;
-/// Maximum number of stations that are remembered. Because of the rate limit [`NEW_PER_SENDER`],
-/// packets from one port cannot displace a station within [`SILENCE_NS`].
+/// Maximum number of stations in [`Unreachable`]. The rate limit [`NEW_PER_SENDER`] prevents
+/// packets from one port from displacing a station within [`SILENCE_NS`].
 const STATIONS_MAX: usize = 1024;
 
 /// Stations to which packets could not be forwarded.

@@ -7,7 +7,7 @@ use godwit_abi::Descriptor;
 
 use crate::neighbours::Station;
 
-/// Maximum number of packets that a worker holds, for all stations together.
+/// Maximum number of packets that a worker holds in total.
 const HELD_MAX: usize = 1024;
 /// Age in nanoseconds after which a held packet is older than all packets in flight. Before that
 /// age, the 16-bit sequence numbers of the packets determine their order. Fewer than 2^15 packets

@@ -213,8 +213,8 @@ impl Resolver {
         Ok(())
     }
 
-    /// Returns the dynamic next hop of the longest prefix that covers the station. Host routes do
-    /// not count.
+    /// Returns the dynamic next hop of the subnet that contains the station. Ignores routes to
+    /// single addresses.
     fn on_link_next_hop(&self, port: u16, address: IpAddr, routing: &dyn Routing) -> Option<usize> {
         let index =
             (0..Family::of(address).bits()).rev().find_map(|length| routing.route(Prefix::of(address, length)?))?;

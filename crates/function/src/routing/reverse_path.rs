@@ -90,7 +90,7 @@ pub(crate) struct ReversePathHost<L> {
     pub(crate) variant: u8,
     /// Drop reason of the packets that do not pass the filter.
     pub(crate) reason: u8,
-    /// Other CPU part of the same function. It must not prepare packets for the kernel.
+    /// Further CPU code of the same function. It must not prepare packets for the kernel.
     pub(crate) inner: Option<Box<dyn HostHalf>>,
 }
 

@@ -47,9 +47,9 @@ impl<'a> Subject<'a> {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Outcome {
     Match,
-    /// The tests fail here, but another match of the previous test may succeed.
+    /// The tests fail at this position, but may succeed at another position.
     NoMatch,
-    /// The tests fail, and no other position can succeed.
+    /// The tests fail at every position.
     Never,
 }
 

@@ -115,7 +115,7 @@ pub struct Engine {
     pub payload: Search,
     /// Pattern sets. Each set belongs to one field after certain transformations.
     pub sets: Vec<FieldSet>,
-    /// Indices in `sets` for each application protocol and direction.
+    /// Indices of the pattern sets for each application protocol and direction.
     pub app_sets: Vec<[Vec<u32>; 2]>,
     /// Rules of kind `Addresses`.
     pub addresses: Vec<u32>,
@@ -178,8 +178,8 @@ impl Engine {
         engine
     }
 
-    /// Adds each rule's pattern to the prefilter. A rule without a pattern is added to a list for
-    /// its kind.
+    /// Adds the pattern of each rule to the prefilter. Rules without a pattern are added to
+    /// separate lists.
     fn distribute(&mut self, frequencies: &Frequencies, seed: u64) {
         let mut payload: Vec<(Pattern, u32)> = Vec::new();
         let mut fields: Vec<FieldPatterns> = Vec::new();

@@ -35,7 +35,7 @@ pub(super) struct Timeouts {
     /// Timeouts of TCP flows: before the handshake is complete, while the connection is
     /// established, and after it is closed.
     pub tcp: [u32; 3],
-    /// Timeouts of all other flows: with packets in one direction only, with packets in both
+    /// Timeouts of flows without TCP: with packets in one direction only, with packets in both
     /// directions, and after the flow is closed.
     pub other: [u32; 3],
 }

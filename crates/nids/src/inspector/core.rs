@@ -269,7 +269,8 @@ impl Core {
             Some(&bytes[..bytes.len().min((range.end - range.start) as usize)])
         };
         let streams: Vec<&[u8]> = ranges.iter().filter_map(view).collect();
-        // Some rules test the stream size, so the flow gets a copy of the session without data.
+        // Some rules test the stream size. The flow therefore gets a copy of the session without
+        // the stream bytes.
         let numbers = session.as_ref().map(|session| Box::new(session.numbers()));
         flow.session = numbers;
         let mut input = Input {

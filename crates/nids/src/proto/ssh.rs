@@ -27,7 +27,7 @@ struct Side {
     buffer: Vec<u8>,
     protocol: Vec<u8>,
     software: Vec<u8>,
-    /// Algorithm lists and the fingerprint that is computed from them.
+    /// Names of the offered algorithms, and the HASSH fingerprint of these names.
     hassh: Option<(String, String)>,
     progress: u8,
     /// Whether encrypted data has arrived in this direction. Rules still inspect the packets before

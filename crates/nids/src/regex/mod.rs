@@ -14,8 +14,8 @@ use std::sync::Arc;
 
 /// Maximum memory of one compiled expression, in bytes.
 const NFA_BYTES_MAX: usize = 1 << 20;
-/// Maximum memory in bytes for the fast linear matcher. A slower linear matcher searches longer
-/// texts.
+/// Maximum memory in bytes for the fast linear-time matcher. A slower matcher searches texts that
+/// need more memory.
 const VISITED_BYTES: usize = 64 << 10;
 
 /// Flags of an expression that apply to both matchers.

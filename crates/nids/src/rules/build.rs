@@ -210,7 +210,6 @@ impl Builder {
         self.state_option(name, value)
     }
 
-    /// Adds an option that keeps state across packets, or one of a few other options.
     fn state_option(&mut self, name: &str, value: Option<&str>) -> Result<(), &'static str> {
         match (name, value) {
             ("flow", Some(value)) => {

@@ -199,7 +199,8 @@ impl Flags {
         Self { relative: false, little: false, dce: false, string: false, base: None, bitmask: None }
     }
 
-    /// Consumes `word` if it is a shared modifier. Otherwise returns false.
+    /// Parses a modifier that several options for numbers accept. Returns false if `word` is not
+    /// such a modifier.
     fn take(&mut self, word: &str) -> Result<bool, &'static str> {
         match word {
             "relative" => self.relative = true,

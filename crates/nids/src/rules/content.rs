@@ -19,13 +19,13 @@ pub struct Content {
     pub nocase: bool,
     /// Whether the test succeeds if the bytes do not occur.
     pub negated: bool,
-    /// First permitted position, counted from the start of the field.
+    /// First position in the inspected field at which the match may start.
     pub offset: Option<Value>,
-    /// Number of bytes after `offset` that the match may cover.
+    /// Number of bytes after `offset` within which the match must lie.
     pub depth: Option<Value>,
-    /// First permitted position, counted from the end of the previous match.
+    /// First position at which the match may start, counted from the end of the previous match.
     pub distance: Option<Value>,
-    /// Maximum number of bytes from the first permitted position to the end of the match.
+    /// Maximum number of bytes from the first permitted start to the end of the match.
     pub within: Option<Value>,
     /// Whether the bytes match only at the start of the field.
     pub starts: bool,

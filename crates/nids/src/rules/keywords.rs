@@ -48,7 +48,7 @@ pub(super) fn option(chains: &mut Chains, name: &str, value: Option<&str>) -> Re
 /// Conversion of an operand to a number.
 type ParseNumber = fn(&str) -> Option<u64>;
 
-/// Returns the number field of a keyword, and the function that parses the operands.
+/// Returns the field that a keyword tests as a number, and the function that parses its operands.
 fn number_field(name: &str) -> Option<(Field, ParseNumber)> {
     let field = Field::sticky(name)?;
     let number: fn(&str) -> Option<u64> = match field {

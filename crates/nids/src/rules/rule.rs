@@ -99,9 +99,9 @@ pub enum Test {
     Content(Content),
     /// Regular expression.
     Pcre(Pcre),
-    /// Comparison of a number in the field.
+    /// Compares a number in the field.
     ByteTest(ByteTest),
-    /// Moves the end of the previous match by a number from the field.
+    /// Reads a number from the field, and moves the position of the next test by this number.
     ByteJump(ByteJump),
     /// Stores a number from the field in a variable.
     ByteExtract(ByteExtract),
@@ -126,7 +126,7 @@ pub enum Test {
     },
     /// Tests that the field does not exist.
     Absent {
-        /// Whether the rule also matches a field that exists and passes the other tests.
+        /// Whether the rule also matches if the field exists and passes the other tests.
         or_else: bool,
     },
 }

@@ -61,7 +61,7 @@ pub struct Bit {
     pub scope: Scope,
     /// Operation on the bits.
     pub action: BitAction,
-    /// Names of the bits. The name `a|b` in a test gives two names.
+    /// Names of the bits. A rule that tests `a|b` refers to the bits `a` and `b`.
     pub names: Vec<String>,
     /// Time in seconds after which the bit is cleared.
     pub expire_seconds: Option<u32>,

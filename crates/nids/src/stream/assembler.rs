@@ -267,8 +267,9 @@ mod tests {
             segments in prop::collection::vec((0u64..40, prop::collection::vec(0u8..2, 1..12)), 1..12),
             policy in 0usize..6,
         ) {
-            // All bytes of a segment are equal. The model compares single bytes, but the assembler
-            // compares whole overlaps, so other segments could give different results.
+            // All bytes of a test segment are equal. The assembler compares an overlap as a whole,
+            // and the model compares each byte. With different bytes in a segment, the results
+            // could differ.
             let policy = OverlapPolicy::ALL[policy];
             let segments: Vec<(u64, Vec<u8>)> =
                 segments.iter().enumerate().map(|(i, (at, bytes))| (*at, vec![b'a' + i as u8; bytes.len()])).collect();

@@ -11,7 +11,7 @@ use crate::packet::{Micros, Tcp, tcp as flag};
 pub struct Update {
     /// The direction of the packet has new data to process.
     pub packet: bool,
-    /// The opposite direction has new data, because the packet acknowledges it.
+    /// The packet acknowledges new data of the opposite direction.
     pub opposite: bool,
 }
 

@@ -46,7 +46,7 @@ pub struct Side {
     pub trigger_raw: bool,
     /// Whether the inspection has skipped missing bytes.
     pub gap: bool,
-    /// Whether the first bytes of this side belong to no known protocol.
+    /// Whether the first bytes in this direction belong to no known protocol.
     pub unidentified: bool,
     /// Largest number of separate byte ranges that were stored at once.
     pub ranges_max: u16,

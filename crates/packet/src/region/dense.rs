@@ -70,7 +70,7 @@ impl Dense {
         units <= (end - self.used).min(end - self.head) && self.quarantined.is_empty()
     }
 
-    /// Allocates a buffer in a ring that contains quarantined units.
+    /// Allocates a buffer if some memory of the ring must stay unused.
     #[cold]
     #[inline(never)]
     fn allocate_around(&mut self, units: usize) -> Option<(usize, u8)> {
@@ -84,8 +84,8 @@ impl Dense {
         let (mut at, mut skipped) = (self.head, 0);
         let mut next = self.quarantined.partition_point(|units| units.end <= at);
         while skipped + units <= free {
-            // `after` is the next position to try. It is the end of the blocking quarantined range,
-            // or the end of the ring.
+            // The search continues at `after`. This is the end of the unusable range that overlaps
+            // the buffer, or the end of the ring.
             let blocked = self.quarantined.get(next).filter(|blocked| blocked.start < at + units);
             let after = match blocked {
                 Some(blocked) => blocked.end,
@@ -131,7 +131,7 @@ impl Dense {
         }
     }
 
-    /// Returns whether the tail is inside a range of units, but not at its start.
+    /// Returns whether the tail of the ring lies within the given units, but not at their start.
     #[inline(always)]
     pub(super) fn begins_within(&self, unit: usize, units: u32) -> bool {
         unit < self.tail && self.tail < unit + units as usize
@@ -144,8 +144,8 @@ impl Dense {
     /// Frees several buffers, each given as its first unit and its size.
     #[inline(always)]
     pub(super) fn release_all(&mut self, buffers: impl Iterator<Item = (usize, u32)>) {
-        // The tail and the number of used units stay in registers, because updates in memory would
-        // wait for each other.
+        // Local variables keep the tail and the number of used units in registers. Updates in
+        // memory would be slower, because each update waits for the previous one.
         let (mut tail, mut used) = (self.tail, self.used);
         for (unit, units) in buffers {
             debug_assert_eq!(self.returned[unit], 0, "a buffer was returned twice");
@@ -193,7 +193,7 @@ impl Dense {
         self.release(unit, units);
     }
 
-    /// Returns the length of the longest range without quarantined buffers, in units of 64 bytes.
+    /// Returns the length of the longest usable memory range, in units of 64 bytes.
     pub(super) fn longest_run(&self) -> usize {
         let starts = std::iter::once(0).chain(self.quarantined.iter().map(|units| units.end));
         let ends = self.quarantined.iter().map(|units| units.start).chain([self.returned.len()]);

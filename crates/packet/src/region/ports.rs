@@ -54,9 +54,9 @@ impl Region {
 
     /// Converts several buffers into packets, as [`Region::arrived`] does for one buffer.
     ///
-    /// `locate` returns a frame's buffer as a value from [`Region::post`], the frame's offset in
-    /// the buffer, and the frame's length. The method calls `note` for each packet. It stops at the
-    /// first invalid frame, and returns the number of packets.
+    /// `locate` returns three values for a frame: the number of its buffer from [`Region::post`],
+    /// its offset in the buffer, and its length. The method calls `note` for each packet. It stops
+    /// at the first invalid frame, and returns the number of packets.
     #[inline(always)]
     pub fn arrived_each<T>(
         &mut self,
@@ -92,8 +92,8 @@ impl Region {
     /// [`reclaim`](Region::reclaim) is called.
     ///
     /// # Panics
-    /// Panics if the packet does not belong to this region, if its buffer is lent, or if the layout
-    /// is not `slots`.
+    /// Panics if the packet does not belong to this region, or if another thread holds its buffer.
+    /// Also panics if the buffers have different sizes.
     #[inline]
     pub fn hand_over(&mut self, descriptor: &Descriptor) {
         self.hand_over_all(std::iter::once(descriptor));

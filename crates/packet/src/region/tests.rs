@@ -71,7 +71,7 @@ fn region_refuses_buffers_that_ports_hold() {
         let next = region.allocate(60).unwrap();
         assert_eq!(next.buffer, packet.buffer);
         // A thread borrows the buffer and passes it to the port. The port returns the buffer before
-        // or after the region knows that.
+        // or after the thread reports the transfer.
         let mut borrower = region.borrower();
         for early in [true, false] {
             let packet = if early { next } else { region.allocate(60).unwrap() };
@@ -93,8 +93,8 @@ fn region_refuses_buffers_that_ports_hold() {
     }
 }
 
-/// Layouts with fixed distances between buffers. One distance is a power of two. The other is an
-/// odd multiple of the alignment, with driver bytes before each buffer.
+/// Layouts with fixed distances between buffers: a power of two, and an odd multiple of the
+/// alignment. The second layout also reserves memory for a driver before each buffer.
 fn slots() -> impl Strategy<Value = ArenaConfig> {
     let two = ArenaConfig { packets: 5, slot_bytes: Some(2048), ..ArenaConfig::default() };
     let odd = ArenaConfig { packets: 9, prefix_bytes: 256, ..ArenaConfig::default() };
@@ -126,7 +126,8 @@ proptest! {
         let kept = region.allocate(60).unwrap();
         let known = [&posted[..], &[kept.buffer]].concat();
         for (at, shift, head, length) in frames {
-            // Nearly all random buffers belong to the region, and nearly all frames fit.
+            // Most random buffer numbers belong to the region, and most random frames fit into the
+            // buffer.
             let buffer = (i64::from(known[at.index(known.len())]) + if head % 8 == 0 { shift } else { 0 }) as u32;
             let arrives = posted.contains(&buffer) && usize::from(head) + usize::from(length) <= config.buffer_bytes();
             let mut packets = Vec::new();
@@ -211,7 +212,7 @@ proptest! {
             (prop::collection::vec(frame_bytes(), 0..40), any::<prop::sample::Index>(), 0usize..40, 0u8..20),
             1..200,
         ),
-        // These lengths only control prefetching, so the result must not depend on them.
+        // The lengths in `next` only control prefetching, so the result must not depend on them.
         next in prop::collection::vec(any::<u16>(), 0..20),
     ) {
         let (mut one, mut other) = (region(9, kind), region(9, kind));

@@ -24,8 +24,7 @@ const _: () = {
 /// sums are added to 64-bit sums, so no sum overflows.
 const PACKETS_MAX: usize = 1 << 15;
 
-/// Prefetch distance of the scan in bytes. The prefetched descriptors usually belong to later
-/// batches.
+/// Distance in bytes from the scanned to the prefetched descriptors.
 const AHEAD_BYTES: usize = 4096;
 
 /// Load masks for fewer than eight descriptors of four words each. The masks for `n` descriptors
@@ -113,7 +112,6 @@ impl Eights {
         self.beyond = _mm256_or_si256(self.beyond, _mm256_cmpgt_epi32(stop, _mm256_slli_epi32::<6>(room)));
     }
 
-    /// Returns the summary of the descriptors in all eight SIMD lanes.
     #[inline]
     #[target_feature(enable = "avx2")]
     fn scan(&self) -> Scan {
@@ -126,8 +124,8 @@ impl Eights {
         Scan {
             first,
             last,
-            // The end of a buffer at the end of the 32-bit range overflows. The returned end is
-            // then outside all packet memory, as the buffer is.
+            // The end of a buffer near 2^32 overflows. Such a buffer lies outside all packet
+            // memory, and so does the returned end.
             end: if last > u32::MAX - 0xff { u64::from(u32::MAX) + 0xff } else { end.into() },
             units: units.into(),
             room,

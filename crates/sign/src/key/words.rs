@@ -1,5 +1,5 @@
-//! Key components for SIMD lanes and devices, as 64-bit words with the least significant word
-//! first.
+//! Components of private keys as 64-bit words, with the least significant word first. SIMD code and
+//! devices need this form.
 
 use super::private::Private;
 use crate::Error;

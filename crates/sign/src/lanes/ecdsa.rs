@@ -108,7 +108,7 @@ fn encode(r: &[u8], s: &[u8]) -> Vec<u8> {
         bytes
     };
     let [r, s] = [trimmed(r), trimmed(s)];
-    // Each number has at most 49 bytes, so every length fits into one byte.
+    // Each number of a signature has at most 49 bytes, so every length fits into one byte.
     let mut encoded = vec![0x30, (r.len() + s.len() + 4) as u8];
     for number in [r, s] {
         encoded.extend_from_slice(&[0x02, number.len() as u8]);

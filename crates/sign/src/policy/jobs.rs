@@ -11,7 +11,7 @@ pub struct JobId {
 }
 
 impl JobId {
-    /// Returns the identity with this number, for a job outside the table.
+    /// Converts a number to the identifier of a job that is not in the table.
     pub(crate) fn from_number(number: u64) -> Self {
         Self { slot: number as u32, generation: (number >> 32) as u32 }
     }
@@ -35,8 +35,8 @@ pub(super) struct Job {
     pub(super) allowed: Allowed,
     /// Number in order of submission.
     pub(super) number: u64,
-    /// Whether the job is in the queue of its class. A device may still work on a late job in the
-    /// queue.
+    /// Whether the job waits in the queue of its class. If a device is late, the job returns to the
+    /// queue, but the device may still sign it.
     pub(super) waits: bool,
 }
 

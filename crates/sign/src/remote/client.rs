@@ -223,8 +223,8 @@ impl Remote {
         self.connection.as_ref().map(|connection| connection.socket.try_clone())
     }
 
-    /// Announces that this thread will wait for the socket. If the result is false, the thread must
-    /// call [`Remote::poll`] first.
+    /// Tells the signer that this thread will wait for the socket. If the result is false, the
+    /// thread must call [`Remote::poll`] before it waits.
     pub fn announce_sleep(&self) -> bool {
         self.connection.as_ref().is_some_and(|connection| connection.reader.announce_sleep(Sleeper::Client))
     }

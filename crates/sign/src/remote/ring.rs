@@ -7,8 +7,8 @@ use std::sync::atomic::fence;
 use super::shared::Shared;
 use super::slot::{ANSWER_WORDS, JOB_WORDS};
 
-/// Number of words before the slots. Each number that both processes access has a separate cache
-/// line.
+/// Number of words in the header before the slots. Each number that both processes access has a
+/// separate cache line.
 const HEAD_WORDS: usize = 64;
 const LINE_WORDS: usize = 8;
 
@@ -134,8 +134,8 @@ impl Reader {
     pub(super) fn announce_sleep(&self, sleeper: Sleeper) -> bool {
         let flag = &self.shared.words()[sleeper as usize * LINE_WORDS];
         flag.store(1, Ordering::Relaxed);
-        // The fence guarantees that this side sees the new slot, or that the other side sees the
-        // flag.
+        // The fence separates the write of the flag from the following read. Either this process
+        // sees the new slot, or the other process sees the flag.
         fence(Ordering::SeqCst);
         if self.is_empty() {
             return true;

@@ -14,7 +14,6 @@ use crate::declared::rows::Rows;
 use crate::{Error, Running};
 
 const WORDS: usize = 5;
-/// Size in bytes of a hash table header, of a slot and of a block head.
 const LINE_BYTES: usize = 64;
 const TUPLES_MAX: usize = 64;
 /// Maximum number of slots that a lookup reads in the hash table of one mask. The kernel calls this
@@ -22,8 +21,8 @@ const TUPLES_MAX: usize = 64;
 const PROBES: u32 = 32;
 /// Value that marks a slot without a pattern.
 const NONE: u32 = u32::MAX;
-/// Assumed average number of patterns without ranges that replace one pattern with ranges. The
-/// table reserves memory for this number.
+/// Assumed average number of patterns that replace a pattern with ranges. The table itself stores
+/// only patterns without ranges.
 const EXPANSION: usize = 8;
 
 type Words = [u64; WORDS];

@@ -59,8 +59,8 @@ fn hashes(name: &str) -> (u64, u64) {
     (hash(0xcbf2_9ce4_8422_2325), hash(0x9ae1_6a3b_2f90_404f))
 }
 
-/// Returns the row index for each entry of the table. The names take turns. Each name takes the
-/// first free entry in its pseudo-random order.
+/// Returns the row index for each table entry. The names choose entries one after another. Each
+/// name chooses the first free entry in its pseudo-random order.
 fn populate(names: &BTreeMap<String, u32>) -> Vec<u16> {
     let mut entries = vec![NONE; ENTRIES];
     let mut permutations: Vec<(usize, usize, u32)> = names

@@ -78,8 +78,9 @@ pub(crate) struct Cuckoo {
 /// Step of the search for a free slot.
 struct Step {
     bucket: u32,
-    /// Entry that moves to this bucket: the index of an earlier step, and a slot in the bucket of
-    /// that step. The value is `None` for the first bucket of a path.
+    /// Slot from which an entry moves to this bucket. It consists of the index of an earlier search
+    /// step, and a slot in the bucket of that step. The value is `None` for the first bucket of a
+    /// path.
     from: Option<(usize, u32)>,
 }
 
@@ -98,7 +99,8 @@ impl Cuckoo {
         [first, first ^ self.geometry.flip(self.geometry.rest(mixed))]
     }
 
-    /// Returns the first slot whose entry has the hash `mixed` and a value that `accepts` accepts.
+    /// Returns the first slot that contains the hash `mixed` and a value for which `accepts`
+    /// returns true.
     pub(crate) fn find(&self, mixed: u64, accepts: impl Fn(u64) -> bool) -> Option<u32> {
         let expected = self.geometry.rest(mixed) << self.geometry.rest_shift | VALID;
         let mask = self.geometry.value_mask();
@@ -137,7 +139,7 @@ impl Cuckoo {
         (word != 0).then_some(word & self.geometry.value_mask())
     }
 
-    /// Inserts an entry for the lookup key with the hash `mixed`. The bits of `value` are already
+    /// Inserts an entry for the lookup key whose hash is `mixed`. The bits of `value` are already
     /// at their position in the entry. Returns the number of entries that were moved to make room.
     /// Returns `None` and leaves the table unchanged if there is no room.
     pub(crate) fn insert(&mut self, mixed: u64, value: u64, waves: &mut Waves) -> Option<usize> {

@@ -15,25 +15,26 @@ use crate::{Error, Running};
 /// Slot of the table, and the word to write there.
 pub(crate) type Write = (u32, u64);
 
-/// Pending groups of writes.
+/// Pending writes to the slots of a hash table, in groups.
 #[derive(Debug, Default)]
 pub(crate) struct Waves {
     waves: VecDeque<Vec<Write>>,
-    /// Number of write groups that were completed and removed from `waves`.
+    /// Number of completed groups.
     done: u32,
     /// Number of the last group that writes each slot.
     last: HashMap<u32, u32>,
 }
 
 impl Waves {
-    /// Adds a write to the first group that follows all pending writes to the same slot.
+    /// Adds a write to a table slot. The write joins the first group after all pending writes to
+    /// this slot.
     pub(crate) fn write(&mut self, slot: u32, word: u64) {
         let wave = self.first_wave(&[slot]);
         self.put(wave, slot, word);
     }
 
-    /// Adds the writes that insert an entry. Each entry on the slots of `path` moves to the next
-    /// slot, and the last entry moves first. `words` returns the new contents of each slot.
+    /// Adds the writes that insert an entry into a table. Each entry in the slots of `path` moves
+    /// to the next slot, beginning with the last entry. `words` returns the new contents of a slot.
     pub(crate) fn write_path(&mut self, path: &[u32], words: impl Fn(u32) -> u64) {
         let wave = self.first_wave(path);
         for (wave, &slot) in (wave..).zip(path.iter().rev()) {
@@ -41,7 +42,7 @@ impl Waves {
         }
     }
 
-    /// Returns the first group after all pending writes to `slots`.
+    /// Returns the number of the first group after all pending writes to the given slots.
     fn first_wave(&self, slots: &[u32]) -> u32 {
         slots.iter().filter_map(|slot| self.last.get(slot)).max().map_or(self.done, |wave| wave + 1)
     }
@@ -56,7 +57,7 @@ impl Waves {
     }
 
     /// Writes the pending groups to the table at `offset` of the image, and copies them to the
-    /// devices. Without an engine, no lookup runs, so the groups need no waits between them.
+    /// devices. Without an engine, no lookups run, so the method does not wait after a group.
     ///
     /// # Errors
     /// Returns an error if the copy to a device failed or a wait timed out. The next call continues
@@ -83,7 +84,7 @@ impl Waves {
         }
     }
 
-    /// Returns the writes of the first pending group, sorted by slot.
+    /// Returns the writes of the first pending group, in ascending order of their table slots.
     pub(crate) fn front(&mut self) -> Option<&[Write]> {
         let wave = self.waves.front_mut()?;
         wave.sort_unstable_by_key(|(slot, _)| *slot);

@@ -84,19 +84,17 @@ pub(crate) struct Built {
 }
 
 impl Built {
-    /// Divides the address space into intervals and groups according to the routes.
     pub(crate) fn new(routes: &[Route]) -> Self {
         let intervals = intervals(routes);
         let groups = Groups::new(&intervals);
         Self { intervals, groups }
     }
 
-    /// Returns the number of groups.
     pub(crate) fn groups(&self) -> usize {
         self.groups.contents.len()
     }
 
-    /// Writes both table levels to the final memory and returns the groups.
+    /// Writes both table levels to their final memory. Returns the entries of the second level.
     pub(crate) fn write(self, layout: &Layout, image: &mut [u8]) -> Vec<Group> {
         let (tbl24, tbl8) = image[layout.tbl24_offset..].split_at_mut(layout.tbl8_offset - layout.tbl24_offset);
         match layout.entry_bytes {
@@ -189,7 +187,6 @@ pub(crate) struct Group {
 
 /// Blocks of 256 addresses that have more than one next hop.
 struct Groups {
-    /// Map from the contents of each group to the index of the group.
     contents: HashMap<Vec<Piece>, u32>,
     /// The /24 address blocks that refer to groups, in ascending order. Each block has the index of
     /// the group.

@@ -95,7 +95,8 @@ impl Multipart {
         let found = memchr::memmem::find(&self.pending, &self.boundary);
         let end = match found {
             Some(at) => at,
-            // The last pending bytes may be the beginning of a boundary, so they stay pending.
+            // The last buffered bytes may be the beginning of a boundary, so they stay in the
+            // buffer.
             None => self.pending.len().saturating_sub(self.boundary.len() + 2),
         };
         if self.state == State::File {
