@@ -94,7 +94,7 @@ pub(crate) fn libraries(path: &Path, custom: &CustomText<'_>, targets: Targets) 
     let is_compiled = paths.iter().any(Option::is_none);
     if is_compiled {
         // The reference library comes first. The C compiler then reports errors in the user's text
-        // before gopt reads it.
+        // before the optimizer gopt reads it.
         let reference = compiler.compile(path, custom, &text::reference(custom), &jobs[0].flags)?;
         paths[0] = Some(cache.store(&keys[0], &reference)?);
         let plain = text::plain(path, custom, &compiler.front(&jobs[0].flags))?;
@@ -177,7 +177,8 @@ impl Compiler {
         cache::digest(&parts.map(str::as_bytes))
     }
 
-    /// Returns the path and the flags of the C compiler as a preprocessor for gopt.
+    /// Returns the path and the flags with which the optimizer gopt calls the C compiler as a
+    /// preprocessor.
     fn front(&self, flags: &[&str]) -> gopt::Compiler {
         let flags = FLAGS.iter().chain(flags).map(|flag| (*flag).to_owned()).collect();
         gopt::Compiler { program: self.program.display().to_string(), flags, ..gopt::Compiler::default() }

@@ -225,13 +225,13 @@ impl Packing {
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct FlowLayout {
-    /// Offset of the words of the key, in bytes.
+    /// Offset of the key's 64-bit words, in bytes.
     pub key_offset: usize,
-    /// Number of words of the key.
+    /// Number of 64-bit words in the key.
     pub key_words: usize,
     /// Offset in bytes of the key for packets in the opposite direction.
     pub reverse_offset: usize,
-    /// Number of words of the second key.
+    /// Number of 64-bit words in the key for packets in the opposite direction.
     pub reverse_words: usize,
     /// Offset of the row, in bytes.
     pub row_offset: usize,

@@ -258,13 +258,13 @@ impl Region {
         }
     }
 
-    /// Returns the number of quarantined buffers.
+    /// Returns the number of buffers that [`Region::quarantine`] has excluded from further use.
     pub fn quarantined(&self) -> usize {
         self.quarantined
     }
 
     /// Returns whether this region can still provide a buffer for a frame of maximum length. It
-    /// cannot if nearly all of its memory is quarantined ([`Region::quarantine`]).
+    /// cannot if [`Region::quarantine`] has excluded nearly all of its memory from use.
     pub fn is_usable(&self) -> bool {
         match &self.buffers {
             Buffers::Slots(slots) => slots.free.len() + self.allocated + self.in_ports() > 0,

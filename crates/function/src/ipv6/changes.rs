@@ -5,16 +5,16 @@
 //! steps:
 //!
 //! 1. *Enter* the routes into the [`Rib`], and find the entries of the root that they affect.
-//! 2. *Build* the structures below these entries in free lines, and copy the lines to the devices.
-//!    If there are too few lines, the batch is undone.
+//! 2. *Build* the structures below these entries in free memory, and copy them to the devices. If
+//!    there is too little free memory, the batch is undone.
 //! 3. *Publish*: store each entry with one store, and copy the entries to the devices. A lookup
-//!    reads one entry of the root, once. It finds either the old lines or the new ones, and neither
-//!    change.
-//! 4. *Retire* the lines below the old entries. They are free when all packets that may have read
-//!    an old entry have left.
+//!    reads one entry of the root, once. It finds either the old structure or the new one, and
+//!    neither changes.
+//! 4. *Retire* the structures below the old entries. Their memory is free when all packets that may
+//!    have read an old entry have left.
 //!
-//! Some devices do not keep their caches coherent. A line that was in use before may still be in a
-//! cache of the device, fetched for an earlier packet. If a batch reuses lines, it therefore waits
+//! Some devices do not keep their caches coherent. Memory that was in use before may still be in a
+//! cache of the device, fetched for an earlier packet. If a batch reuses memory, it therefore waits
 //! between steps 2 and 3 until all packets in flight have left.
 
 use std::ops::Range;
@@ -50,8 +50,8 @@ pub(super) struct Changer {
     /// of the entry.
     covering: Vec<u32>,
     lines: Lines,
-    /// Sequences of 64-byte lines to which no entry refers. They are not reused yet, because
-    /// packets in flight may still read them.
+    /// Memory ranges to which no table entry refers. They are not reused yet, because packets in
+    /// flight may still read them.
     retired: Vec<Run>,
     pub(super) next_hops: NextHops,
     /// Number of routes that use each next hop.
@@ -60,7 +60,7 @@ pub(super) struct Changer {
     unsent: Vec<Range<usize>>,
 }
 
-/// Stores lookup structures in free lines of the tables while kernels read other lines.
+/// Writes lookup structures to free memory of the tables, while kernels read the rest.
 struct FreeLineWriter<'a> {
     image: &'a Image,
     layout: &'a Layout,
@@ -139,8 +139,8 @@ impl Changer {
         Ok(())
     }
 
-    /// Applies either all of the route changes or none of them. Returns `false` if there are too
-    /// few free 64-byte lines.
+    /// Applies either all of the route changes or none of them. Returns `false` if the tables have
+    /// too little free memory.
     fn transaction(
         &mut self,
         changes: &[Change],

@@ -31,7 +31,7 @@ pub struct Config {
     lookup: Option<Spanned<String>>,
     /// Number of spare next hops, as in [`Spare::next_hops`].
     spare_next_hops: Option<Spanned<usize>>,
-    /// Number of spare lines, as in [`Spare::lines`].
+    /// Spare memory for lookup structures, in lines of 64 bytes.
     spare_lines: Option<Spanned<usize>>,
     /// Mode of the reverse-path filter for each filtered port.
     reverse_path: Option<ReversePathConfig>,

@@ -166,8 +166,8 @@ fn pivot(keys: &[Key], tried: usize) -> u8 {
     lengths[half.unwrap_or(0).min(shorter_max)] as u8
 }
 
-/// Stores each record in the line that its hash selects, or in one of the following lines. Returns
-/// `None` if a record finds no room in any of these lines.
+/// Stores each record in the 64-byte line that its hash selects, or in one of the next lines.
+/// Returns `None` if a record finds no room in these lines.
 fn fill(records: &[Record], hash: &Ipv6Hash) -> Option<Vec<Ipv6HashLine>> {
     let count = 1usize << (64 - hash.shift);
     let mut lines = vec![Ipv6HashLine::default(); count];

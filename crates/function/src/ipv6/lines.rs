@@ -1,10 +1,10 @@
-//! Allocation of the 64-byte lines of which tables consist.
+//! Allocates the memory of tables in lines of 64 bytes.
 
 use std::collections::BTreeMap;
 
 use godwit_kernels::image::IPV6_LINES_MAX;
 
-/// Sequence of consecutive 64-byte lines.
+/// Range of consecutive 64-byte lines.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct Run {
     pub(super) first: u32,
@@ -17,7 +17,7 @@ pub(super) struct Run {
 pub(super) struct Lines {
     next: u32,
     end: u32,
-    /// Index of the first line of each free sequence, grouped by the length of the sequence.
+    /// First line of each free range, grouped by the length of the range.
     free: BTreeMap<u32, Vec<u32>>,
     free_count: usize,
 }
@@ -34,19 +34,19 @@ impl Lines {
         self.next as usize
     }
 
-    /// Returns the number of lines in use.
+    /// Returns the number of allocated lines.
     pub(super) fn used(&self) -> usize {
         self.next as usize - self.free_count
     }
 
-    /// Changes the number of lines to `count`. The number does not fall below the number of lines
-    /// that were ever in use.
+    /// Sets the total number of lines to `count`, but not below the number of lines that were ever
+    /// allocated.
     pub(super) fn limit(&mut self, count: usize) {
         self.end = count.clamp(self.next as usize, IPV6_LINES_MAX) as u32;
     }
 
     /// Allocates `count` consecutive lines and returns the index of the first one. Returns `None`
-    /// if no sequence of free lines is long enough.
+    /// if no free range is long enough.
     pub(super) fn take(&mut self, count: u32) -> Option<u32> {
         if let Some(first) = self.take_free(count) {
             return Some(first);
@@ -75,13 +75,13 @@ impl Lines {
         Some(first)
     }
 
-    /// Frees a sequence of lines.
+    /// Frees a range of lines.
     pub(super) fn give(&mut self, run: Run) {
         self.free.entry(run.count).or_default().push(run.first);
         self.free_count += run.count as usize;
     }
 
-    /// Joins adjacent free sequences of lines.
+    /// Joins adjacent free ranges.
     fn join(&mut self) {
         let mut runs: Vec<Run> = std::mem::take(&mut self.free)
             .into_iter()

@@ -55,7 +55,7 @@ pub(super) trait Writer {
     fn write(&mut self, line: u32, bytes: &[u8]);
 }
 
-/// Returns the entry for a next hop, or for `IPV6_NONE`.
+/// Returns the table entry for a next hop. `IPV6_NONE` means that there is no next hop.
 pub(super) fn leaf(next_hop: u32) -> u32 {
     next_hop
 }
@@ -99,17 +99,17 @@ impl Layout {
         }
     }
 
-    /// Returns the offset of a next hop.
+    /// Returns the offset of a next hop, in bytes.
     pub(super) fn next_hop(&self, index: u32) -> usize {
         NEXT_HOPS_OFFSET + index as usize * NEXT_HOP_BYTES
     }
 
-    /// Returns the offset of an entry of the root.
+    /// Returns the offset of an entry of the root table, in bytes.
     pub(super) fn root(&self, slot: u32) -> usize {
         self.root_offset + 4 * slot as usize
     }
 
-    /// Returns the offset of a line.
+    /// Returns the offset of a 64-byte line, in bytes.
     pub(super) fn line(&self, line: u32) -> usize {
         self.lines_offset + line as usize * IPV6_LINE_BYTES
     }
@@ -159,8 +159,8 @@ impl Built {
         walk::Table { form: self.form, root_bits: self.root_bits, root: &self.root, lines: &self.bytes }
     }
 
-    /// Creates the final tables with spare capacity for next hops and lines. Returns the tables,
-    /// their layout and the allocator for their lines.
+    /// Creates the final tables, with spare capacity. Returns the tables, their layout and the
+    /// allocator for their memory.
     pub(super) fn image(mut self, next_hops: &[Ipv6NextHop], spare: Spare) -> Result<(Memory, Layout, Lines), Error> {
         let used = self.lines.touched();
         // Changes write new lookup structures before they free the old ones. The default spare

@@ -184,10 +184,10 @@ fn tree_size(pieces: usize) -> (u32, usize) {
     (levels, lines)
 }
 
-/// Method of dividing a part of the address space.
+/// Kind of lookup structure that divides a part of the address space.
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum DivisionKind {
-    /// A node with this stride.
+    /// A trie node that consumes this number of address bits.
     Node(u32),
     /// A search tree of buckets.
     Buckets,

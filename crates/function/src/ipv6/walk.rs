@@ -10,7 +10,7 @@ use godwit_packet::Image;
 use super::Form;
 use super::lines::Run;
 
-/// Mask of the tag bits in an entry.
+/// Mask of the bits that contain the kind of a table entry.
 const TAG: u32 = 3 << 30;
 
 /// Memory of a table, from which a lookup reads words. The argument `at` is the offset of a word in
@@ -47,7 +47,7 @@ impl Words for Part<'_> {
     }
 }
 
-/// Root table and 64-byte lines, from which lookups read.
+/// Tables from which lookups on the CPU read.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Table<W> {
     pub(super) form: Form,
@@ -56,13 +56,13 @@ pub(super) struct Table<W> {
     pub(super) lines: W,
 }
 
-/// Returns the line that an entry refers to.
+/// Returns the index of the 64-byte line to which a table entry refers.
 pub(super) fn line_of(entry: u32) -> u32 {
     entry & 0x7f_ffff
 }
 
-/// Returns the offset of the line that an entry refers to. The offset counts bytes from the first
-/// line.
+/// Returns the offset of the 64-byte line to which a table entry refers. The offset counts bytes
+/// from the first line.
 fn line_offset(entry: u32) -> usize {
     line_of(entry) as usize * IPV6_LINE_BYTES
 }

@@ -69,7 +69,7 @@ pub(super) struct Control {
     learned_at: Vec<u32>,
     pub(super) shared: Arc<SharedState>,
     notices: Vec<Receiver<Notice>>,
-    /// Slot that the ageing process visits next.
+    /// Table slot that the ageing process visits next.
     next_slot: u32,
     /// Time of the last housekeeping, or `None` if the engine has not run yet.
     last_housekeeping: Option<Duration>,
@@ -219,7 +219,7 @@ impl Control {
     }
 
     /// Writes the pending changes to the kernel's table in groups, and copies them to the devices.
-    /// Without an engine, no lookup runs, so the groups need no waits between them.
+    /// Without an engine, no lookups run, so the method does not wait after a group.
     ///
     /// # Errors
     /// Returns an error if the copy to a device failed or a wait timed out. The next call continues

@@ -41,10 +41,10 @@ pub const KIND: Kind = Kind { contract: &CONTRACT, build };
 /// Default UDP port of NDN.
 pub const UDP_PORT: u16 = 6363;
 
-/// Next hop of Interests.
+/// Next hop of Interest packets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum NextHop {
-    /// Interests are forwarded to another station.
+    /// Interest packets are forwarded to another station.
     Forward {
         /// Egress port.
         port: u16,
@@ -165,7 +165,8 @@ impl Ndn {
         self.control().len()
     }
 
-    /// Returns the number of components of a guide.
+    /// Returns the number of name components in a guide. A guide is a name prefix whose record
+    /// lists the lengths of longer names.
     pub fn guide(&self) -> u32 {
         self.control().guide()
     }

@@ -19,7 +19,7 @@ pub(super) struct Shape {
     /// Number of components in each guide. A guide is a name prefix whose record lists the lengths
     /// of longer names.
     pub(super) guide: u32,
-    /// Number of names and guides.
+    /// Number of table entries, for names and for name prefixes.
     pub(super) entries: usize,
     /// Total size of all records, in units of 64 bytes.
     pub(super) units: usize,

@@ -54,7 +54,7 @@ const NEXT: usize = std::mem::offset_of!(NdnBucket, next);
 pub(super) struct Table {
     image: Arc<Image>,
     header: NdnImage,
-    /// First record unit (64 bytes) that was never used.
+    /// Index of the first 64-byte unit of record memory that was never used.
     fresh: u32,
     free: BTreeMap<u32, Vec<u32>>,
     /// First overflow bucket that was never used.
@@ -78,7 +78,7 @@ struct Location {
     unit: u32,
 }
 
-/// Sequences of unused 64-byte units. Each item consists of the first unit and the number of units.
+/// Ranges of unused 64-byte units. Each item consists of the first unit and the number of units.
 pub(super) type Freed = Vec<(u32, u32)>;
 
 impl Table {
@@ -296,7 +296,7 @@ impl Table {
         Ok(())
     }
 
-    /// Writes a record, then the slot that refers to it.
+    /// Writes a record, and then the bucket slot that refers to it.
     fn insert_record(&mut self, name: &[u8], record: NdnRecord, written: &mut Written) -> Result<(), Error> {
         let hash = hash([self.header.key0, self.header.key1], name);
         let needed = units(name.len()) as u32;
@@ -329,7 +329,7 @@ impl Table {
         Err(Error::value(BUCKETS_FULL))
     }
 
-    /// Appends an overflow bucket with this slot to a full bucket.
+    /// Adds an overflow bucket, which contains `slot`, to a full bucket.
     fn add_bucket(&mut self, full: usize, slot: NdnSlot, written: &mut Written) -> Result<(), Error> {
         if self.fresh_bucket >= self.header.buckets + self.header.overflow {
             return Err(Error::value(BUCKETS_FULL));

@@ -73,7 +73,7 @@ pub struct Neighbours {
     /// Ethernet addresses of this machine, indexed by port.
     sources: Vec<Option<MacAddress>>,
     table: Mutex<Table>,
-    /// Version of the table. The number grows with each change that affects held packets or routes.
+    /// Version of the table. It increases if routes or waiting packets must be examined again.
     version: AtomicU64,
     /// Time of the next search for due entries.
     next_ns: AtomicU64,

@@ -33,7 +33,7 @@ pub(super) struct Table {
     /// Rate limit for new stations, one for each ingress port.
     senders: Vec<Bucket>,
     queued: u64,
-    /// Whether a station was evicted since the last poll.
+    /// Whether a station was removed to make room since the last poll.
     has_evicted: bool,
     asked: u64,
     learned: u64,

@@ -22,7 +22,7 @@ pub(super) struct Dense {
     pub(super) head: usize,
     pub(super) tail: usize,
     pub(super) used: usize,
-    /// Sorted and disjoint ranges of 64-byte units that quarantined buffers occupy. The list is
+    /// Sorted and disjoint ranges of 64-byte units that are never allocated again. The list is
     /// nearly always empty.
     pub(super) quarantined: Vec<Range<usize>>,
 }
@@ -116,7 +116,7 @@ impl Dense {
     #[inline(always)]
     pub(super) fn take_at_head(&mut self, units: usize) -> (usize, u8) {
         let unit = self.head;
-        // The tail has set this size to 0.
+        // The tail of the ring has set this size to 0.
         debug_assert_eq!(self.returned[unit], 0);
         self.step(units);
         (unit, units as u8)

@@ -161,8 +161,8 @@ impl Region {
     fn take_from_port(&mut self, buffer: u32) -> bool {
         let unit = (buffer as usize).wrapping_sub(self.start / BUFFER_UNIT_BYTES);
         let in_slots = unit.wrapping_sub(self.prefix_bytes / BUFFER_UNIT_BYTES) as u64;
-        // The position is a multiple of the slot size if its product with `inverse`, modulo 2^64,
-        // is below `inverse` (Lemire, Kaser, Kurz, 2019).
+        // The position is a multiple of the buffer distance if its product with `inverse`, modulo
+        // 2^64, is below `inverse` (Lemire, Kaser, Kurz, 2019).
         let is_buffer = self.slot_bytes > 0
             && unit < self.bytes / BUFFER_UNIT_BYTES
             && in_slots < self.bytes as u64

@@ -43,7 +43,7 @@ struct Interval {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Layout {
     pub(crate) entry_bytes: usize,
-    /// Number of groups for which there is room.
+    /// Number of groups of 256 entries for which there is room.
     pub(crate) groups: usize,
     pub(crate) tbl24_offset: usize,
     pub(crate) tbl8_offset: usize,

@@ -53,7 +53,7 @@ pub(crate) struct Table {
 }
 
 struct Groups {
-    /// Index of each group, by its contents.
+    /// Index of each group of 256 entries, by its contents.
     by_contents: HashMap<Arc<[Piece]>, u32>,
     slots: Slots<Arc<[Piece]>>,
     /// Number of first-level entries that refer to each group.
@@ -264,8 +264,8 @@ impl Table {
         Ok(self.groups.slots.room() >= groups)
     }
 
-    /// Waits until all packets in flight have left. Then frees the groups that were retired before
-    /// the call.
+    /// Waits until all packets in flight have left. Then frees the groups of 256 entries that were
+    /// retired before the call.
     pub(crate) fn quiesce(&mut self, running: &dyn Running) -> Result<(), Error> {
         let retired = self.groups.slots.retired.len();
         running.quiesce()?;
