@@ -431,9 +431,10 @@ pub trait HostHalf: Send {
         false
     }
 
-    /// Returns whether the function reads [`Arrangement::previous`]. If so, [`HostHalf::arranges`]
-    /// must return true, and the function must not require packets in arrival order. The result
-    /// never changes.
+    /// Returns whether the function reads the outcomes of the previous function in
+    /// [`Arrangement::previous`]. Such a function must also return true from
+    /// [`HostHalf::arranges`], and must not require packets in arrival order. The result never
+    /// changes.
     fn reads_previous(&self) -> bool {
         false
     }

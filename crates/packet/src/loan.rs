@@ -160,7 +160,7 @@ pub struct Borrower {
     region: u64,
     start: usize,
     bytes: usize,
-    /// Units of all buffers that this thread has borrowed.
+    /// Set of the 64-byte units in all buffers that this thread has borrowed.
     held: Units,
     released: Vec<Descriptor>,
     /// Number of packets that were passed to ports since the last call of [`Borrower::returned`].

@@ -68,7 +68,7 @@ struct Shared {
     started: Instant,
 }
 
-/// State of a job that a fiber waits for.
+/// State of a job for which a handshake waits.
 enum Waiting {
     /// The job has no answer yet. The waker wakes the task that waits for it.
     Signature(Waker),

@@ -66,7 +66,7 @@ impl HostHalf for NidsHost {
         }
         for (packet, stamp) in packets.arrived.iter().zip(packets.stamps) {
             self.clock_offset_ns = stamp.time_ns.wrapping_sub(packets.now_ns);
-            // In records, frames from a capture file have numbers, as in Suricata. Frames from live
+            // Event records number the frames of a capture file, as Suricata does. Frames of live
             // traffic have no numbers.
             let number = if packets.live { 0 } else { stamp.sequence + 1 };
             let frame = packets.region.frame(packet);

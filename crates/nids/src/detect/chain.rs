@@ -18,7 +18,7 @@ const STEPS_MAX: u32 = 3000;
 pub(super) struct Scratch {
     /// Variables of the current rule.
     pub variables: [u64; 16],
-    /// Memory of regular expressions.
+    /// Memory that searches with regular expressions use.
     pub regex: Cache,
     /// Bytes that capture groups of the current rule have matched.
     pub captures: Vec<(Capture, Vec<u8>)>,
@@ -27,7 +27,7 @@ pub(super) struct Scratch {
     steps: u32,
 }
 
-/// Field in an evaluation.
+/// Field that a rule inspects.
 #[derive(Clone, Copy)]
 pub(super) struct Subject<'a> {
     /// Bytes of the field.

@@ -113,7 +113,7 @@ pub struct Engine {
     pub classes: Classes,
     /// Prefilter patterns for payloads.
     pub payload: Search,
-    /// Pattern sets. Each set belongs to one field after certain transformations.
+    /// Prefilter patterns, with one set for each transformed field.
     pub sets: Vec<FieldSet>,
     /// Indices of the pattern sets for each application protocol and direction.
     pub app_sets: Vec<[Vec<u32>; 2]>,

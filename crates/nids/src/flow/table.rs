@@ -171,7 +171,7 @@ impl FlowTable {
         (FlowId(slot), evicted)
     }
 
-    /// Moves a flow to the end of the list of its class.
+    /// Moves a flow to the end of the list for its state.
     pub fn touch(&mut self, id: FlowId) {
         let Some(class) = self.get(id).map(class_of) else { return };
         if self.lists[usize::from(class)].last == id.0 && self.slots[id.0 as usize].class == class {

@@ -54,11 +54,11 @@ pub(super) struct Core {
     pub(super) counters: Counters,
     /// Memory that the bytes of all streams use.
     pub(super) stream_memory_bytes: u64,
-    /// `sid` of the first alert of the current frame.
+    /// Number of the rule that gave the first alert for the current frame.
     pub(super) alert: Option<u32>,
 }
 
-/// Packet's direction in its flow, and the result of its TCP processing.
+/// Direction of a packet in its flow, and the result of its TCP processing.
 pub(super) struct Placed {
     pub(super) direction: Direction,
     pub(super) handled: Handled,

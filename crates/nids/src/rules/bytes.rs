@@ -64,7 +64,8 @@ pub struct ByteTest {
     pub value: Value,
 }
 
-/// Moves the end of the previous match by a number from the field (option `byte_jump`).
+/// Reads a number from the field, and moves the position of the next test by this number (option
+/// `byte_jump`).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ByteJump {
     /// Number in the field.

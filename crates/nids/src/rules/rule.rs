@@ -72,7 +72,7 @@ pub enum Arrow {
     Transaction,
 }
 
-/// Addresses and ports of one side.
+/// Addresses and ports of one endpoint in a rule header.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Endpoint {
     /// Addresses.

@@ -92,8 +92,8 @@ impl Region {
     /// [`reclaim`](Region::reclaim) is called.
     ///
     /// # Panics
-    /// Panics if the packet does not belong to this region, or if another thread holds its buffer.
-    /// Also panics if the buffers have different sizes.
+    /// Panics if the packet does not belong to this region, or if another thread or a port holds
+    /// its buffer. Also panics if the buffers have different sizes.
     #[inline]
     pub fn hand_over(&mut self, descriptor: &Descriptor) {
         self.hand_over_all(std::iter::once(descriptor));

@@ -69,7 +69,7 @@ pub(super) struct Reader {
     read: u64,
 }
 
-/// The other process broke the rules of a ring.
+/// The other process violated the protocol of a ring buffer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Broken;
 
@@ -101,7 +101,7 @@ impl Writer {
             word.store(*value, Ordering::Relaxed);
         }
         self.written += 1;
-        // The reader sees the number only after the slot.
+        // The reader sees the new number of slots only after the contents of the slot.
         words[self.place.written].store(self.written, Ordering::Release);
         true
     }

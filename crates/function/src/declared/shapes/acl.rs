@@ -34,7 +34,7 @@ struct Acl {
     offset: usize,
     block_bytes: usize,
     header: usize,
-    /// Number of the copy that lookups read, which is 0 or 1.
+    /// Index of the table copy that lookups read, which is 0 or 1.
     copy: usize,
 }
 

@@ -18,7 +18,7 @@ use crate::{Error, Running};
 const ENTRIES: usize = 65_537;
 /// Value of all entries in a table without rows.
 const NONE: u16 = u16::MAX;
-/// Size of one copy of the entries, in bytes.
+/// Size of one copy of the table entries, in bytes.
 const COPY_BYTES: usize = (ENTRIES * 2).next_multiple_of(64);
 
 struct Maglev {
@@ -28,7 +28,7 @@ struct Maglev {
     names: BTreeMap<String, u32>,
     offset: usize,
     header: usize,
-    /// Number of the copy that lookups read, which is 0 or 1.
+    /// Index of the table copy that lookups read, which is 0 or 1.
     copy: usize,
 }
 
