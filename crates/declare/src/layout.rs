@@ -185,8 +185,8 @@ impl Packing {
     /// Number of flag bits at the low end of an entry. The first flag marks a valid entry. The
     /// second flag marks an entry in the second bucket of its key.
     pub const FLAG_BITS: u32 = 2;
-    /// Maximum of [`Packing::bucket_bits_min`]. The buckets of a table with this value occupy 512
-    /// KiB. A table that needs more buckets stores complete keys instead of packed entries.
+    /// Maximum of [`Packing::bucket_bits_min`]. The buckets of a table with this value occupy
+    /// 512 KiB. A table that needs more buckets does not use packed entries.
     const BUCKET_BITS_MIN_MAX: u32 = 14;
 
     /// Returns the bit fields of a table's entries, or `None` if a key and a row do not fit into 64

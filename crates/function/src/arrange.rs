@@ -84,7 +84,7 @@ pub enum Step {
     /// The function joins the packet with packets that it held. The joined packet takes the place
     /// of this packet in arrival order.
     Join {
-        /// Descriptor of the last packet that arrived for the join, without changes.
+        /// Descriptor of the packet that completed the join, as it was at the packet's arrival.
         packet: Descriptor,
         /// Descriptor of the joined packet. The packet is in a newly allocated buffer or in the
         /// buffer of `packet`. The engine copies the port, the flow hash and the position in

@@ -111,8 +111,8 @@ fn table(keys: &[Key], outside: u32, writer: &mut dyn Writer) -> Result<u32, Ful
     Ok(IPV6_TABLE | first)
 }
 
-/// Returns the prefix lengths that a lookup tries, in order, to find the longest of the sorted
-/// `keys`. Appends the required hash table entries to `records`.
+/// Returns the prefix lengths that a lookup tries, in order, to find the longest key that covers an
+/// address. `keys` must be sorted. Appends the required hash table entries to `records`.
 fn rope(mut keys: Vec<Key>, outside: u32, records: &mut Vec<Record>) -> u64 {
     let mut rope = 0;
     let mut tried = 0;

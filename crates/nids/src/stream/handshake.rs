@@ -60,8 +60,8 @@ impl Session {
             client.next_win = client.last_ack.wrapping_add(server.window);
             self.timestamps = header.timestamp.is_some();
             if swap {
-                // The client and the server of the session are already correct. The caller
-                // exchanges them only in the flow.
+                // The session already assigns client and server correctly. The caller must exchange
+                // client and server in the flow.
                 return Handled { valid: true, swap, ..Handled::default() };
             }
             return Handled { valid: true, ..Handled::default() };

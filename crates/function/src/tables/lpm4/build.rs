@@ -94,7 +94,8 @@ impl Built {
         self.groups.contents.len()
     }
 
-    /// Writes both table levels to their final memory. Returns the entries of the second level.
+    /// Writes both table levels to their final memory. Returns the groups of 256 entries in the
+    /// second level.
     pub(crate) fn write(self, layout: &Layout, image: &mut [u8]) -> Vec<Group> {
         let (tbl24, tbl8) = image[layout.tbl24_offset..].split_at_mut(layout.tbl8_offset - layout.tbl24_offset);
         match layout.entry_bytes {

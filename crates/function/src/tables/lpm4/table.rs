@@ -298,7 +298,7 @@ impl Table {
         let sent = ranges.into_iter().try_for_each(|range| running.image_changed(range));
         let sent = sent.and_then(|()| if was_used { self.quiesce(running) } else { Ok(()) });
         if let Err(error) = sent {
-            // The table does not refer to the new second-level entries yet, so they can be retired
+            // The table does not refer to the new groups of 256 entries yet, so they can be retired
             // at once.
             made.iter().for_each(|group| drop(self.groups.slots.retire(*group)));
             return Err(error);
