@@ -145,7 +145,8 @@ class Soak:
             "peer", "numrxqueues", workers, "numtxqueues", workers)
         for name in ["soak", "peer"]:
             run("ip", "link", "set", name, "up")
-        command = [self.options.godwit, "run", config, "--control", self.control, "--json", self.folder / "report.json"]
+        command = [self.options.godwit, "run", config, "--control", self.control, "--json", self.folder / "report.json",
+            "--state", self.folder / "state"]
         self.log = open(self.folder / "log", "w+")
         self.process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=self.log)
         deadline = time.monotonic() + 60
