@@ -1,6 +1,7 @@
 //! Errors in the configuration of a function, and in its commands. Their messages address the
 //! operator.
 
+use std::borrow::Cow;
 use std::ops::Range;
 use std::path::PathBuf;
 
@@ -39,7 +40,7 @@ pub enum Error {
         message: String,
     },
     /// A command to a running function failed.
-    #[error("{message}")]
+    #[error("{}", single_line(message))]
     Command {
         /// Description of the problem and of the remedy, in one sentence.
         message: String,
@@ -67,5 +68,26 @@ impl Error {
     /// Converts this error to the error of a command.
     pub(crate) fn in_command(self) -> Self {
         Self::Command { message: self.to_string() }
+    }
+}
+
+/// Escapes the control characters of a message, such as a line break in a name that a command
+/// contains.
+fn single_line(message: &str) -> Cow<'_, str> {
+    if !message.chars().any(char::is_control) {
+        return message.into();
+    }
+    let escape = |c: char| if c.is_control() { c.escape_debug().to_string() } else { c.to_string() };
+    message.chars().map(escape).collect::<String>().into()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::Error;
+
+    #[test]
+    fn an_error_of_a_command_is_one_line() {
+        let error = Error::value("no SA is called \"first\nsecond\"").in_command();
+        assert_eq!(error.to_string(), r#"no SA is called "first\nsecond""#);
     }
 }

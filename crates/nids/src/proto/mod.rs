@@ -139,7 +139,7 @@ pub trait Parser: Send + std::fmt::Debug {
 }
 
 /// Options of parsers.
-#[derive(Clone, Copy)]
+#[derive(Clone)]
 pub struct ParserOptions {
     /// Settings of the HTTP parser.
     pub http: HttpConfig,

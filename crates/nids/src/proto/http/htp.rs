@@ -7,6 +7,7 @@ use crate::app::Direction;
 use libc::timeval;
 use std::ffi::{CString, c_char, c_void};
 use std::ptr::null;
+use std::sync::Arc;
 use suricata_htp::HtpStatus;
 use suricata_htp::bstr::Bstr;
 use suricata_htp::c_api::{bstr, config as cfg, connection, connection_parser as conn, header, log, transaction as tx};
@@ -35,17 +36,28 @@ impl Default for Options {
     }
 }
 
-/// Configuration of the HTTP parsers. It is never freed, because parsers point to it.
-#[derive(Clone, Copy)]
-pub struct Config(*mut RawConfig);
+/// Configuration of the HTTP parsers. Each parser keeps a clone, because it points to the
+/// configuration.
+#[derive(Clone)]
+pub struct Config(Arc<OwnedConfig>);
 
-// SAFETY: after `new`, the configuration is only read.
-unsafe impl Send for Config {}
+struct OwnedConfig(*mut RawConfig);
+
+// SAFETY: after `Config::new`, the configuration is only read.
+unsafe impl Send for OwnedConfig {}
 // SAFETY: as above.
-unsafe impl Sync for Config {}
+unsafe impl Sync for OwnedConfig {}
+
+impl Drop for OwnedConfig {
+    fn drop(&mut self) {
+        // SAFETY: the pointer comes from `htp_config_create`. No parser points to the configuration,
+        // because each parser keeps a clone of its `Config`.
+        unsafe { cfg::htp_config_destroy(self.0) }
+    }
+}
 
 impl Config {
-    /// Returns a configuration that is never freed.
+    /// Creates a configuration.
     pub fn new(options: &Options) -> Self {
         let raw = cfg::htp_config_create();
         // SAFETY: `raw` is a new configuration that nothing else uses.
@@ -73,7 +85,7 @@ impl Config {
             cfg::htp_config_register_request_complete(raw, request_complete);
             cfg::htp_config_register_response_complete(raw, response_complete);
         }
-        Self(raw)
+        Self(Arc::new(OwnedConfig(raw)))
     }
 }
 
@@ -159,7 +171,11 @@ pub(super) enum Status {
 }
 
 /// Parser of one connection.
-pub(super) struct Connection(*mut ConnectionParser);
+pub(super) struct Connection {
+    parser: *mut ConnectionParser,
+    /// Keeps the configuration alive, to which the parser points.
+    _config: Config,
+}
 
 // SAFETY: the parser is used only through references, and has no ties to a thread.
 unsafe impl Send for Connection {}
@@ -169,10 +185,10 @@ static EPOCH: timeval = timeval { tv_sec: 0, tv_usec: 0 };
 impl Connection {
     /// Returns a parser. If `hashed` is true, the parser computes file digests.
     pub(super) fn new(config: Config, client_port: u16, server_port: u16, hashed: bool) -> Self {
-        // SAFETY: the configuration is valid for the life of the process. Null addresses are
-        // allowed, and the timestamp is valid during the call.
+        // SAFETY: the result keeps the configuration until after the end of the parser. Null addresses
+        // are allowed, and the timestamp is valid during the call.
         unsafe {
-            let parser = conn::htp_connp_create(config.0);
+            let parser = conn::htp_connp_create(config.0.0);
             conn::htp_connp_set_user_data(parser, std::ptr::without_provenance_mut(usize::from(hashed)));
             conn::htp_connp_open(
                 parser,
@@ -182,7 +198,7 @@ impl Connection {
                 server_port.into(),
                 &raw const EPOCH,
             );
-            Self(parser)
+            Self { parser, _config: config }
         }
     }
 
@@ -196,8 +212,8 @@ impl Connection {
         // SAFETY: the parser is valid, and `bytes` is null (a gap) or valid for `length`.
         let state = unsafe {
             match direction {
-                Direction::ToServer => conn::htp_connp_request_data(self.0, &raw const EPOCH, bytes, length),
-                Direction::ToClient => conn::htp_connp_response_data(self.0, &raw const EPOCH, bytes, length),
+                Direction::ToServer => conn::htp_connp_request_data(self.parser, &raw const EPOCH, bytes, length),
+                Direction::ToClient => conn::htp_connp_response_data(self.parser, &raw const EPOCH, bytes, length),
             }
         };
         match state {
@@ -211,8 +227,8 @@ impl Connection {
         // SAFETY: the parser is valid.
         unsafe {
             match direction {
-                Direction::ToServer => conn::htp_connp_request_close(self.0, &raw const EPOCH),
-                Direction::ToClient => conn::htp_connp_close(self.0, &raw const EPOCH),
+                Direction::ToServer => conn::htp_connp_request_close(self.parser, &raw const EPOCH),
+                Direction::ToClient => conn::htp_connp_close(self.parser, &raw const EPOCH),
             }
         }
     }
@@ -220,13 +236,13 @@ impl Connection {
     /// Returns the number of transactions on the connection so far, including removed ones.
     pub(super) fn size(&self) -> usize {
         // SAFETY: the parser is valid.
-        usize::try_from(unsafe { conn::htp_connp_tx_size(self.0) }).unwrap_or(0)
+        usize::try_from(unsafe { conn::htp_connp_tx_size(self.parser) }).unwrap_or(0)
     }
 
     /// Returns a transaction.
     pub(super) fn tx(&self, id: usize) -> Option<Tx<'_>> {
         // SAFETY: the parser is valid.
-        let raw = unsafe { conn::htp_connp_tx(self.0, id) };
+        let raw = unsafe { conn::htp_connp_tx(self.parser, id) };
         (!raw.is_null()).then_some(Tx { raw, marker: std::marker::PhantomData })
     }
 
@@ -240,14 +256,14 @@ impl Connection {
     /// Removes a transaction.
     pub(super) fn remove(&mut self, id: usize) {
         // SAFETY: the parser is valid.
-        unsafe { tx::htp_tx_destroy(self.0, id) }
+        unsafe { tx::htp_tx_destroy(self.parser, id) }
     }
 
     /// Returns the next message of the parser.
     pub(super) fn next_log(&mut self) -> Option<HtpLogCode> {
         // SAFETY: the parser and its connection are valid; the message is freed once.
         unsafe {
-            let message = connection::htp_conn_next_log(conn::htp_connp_connection(self.0));
+            let message = connection::htp_conn_next_log(conn::htp_connp_connection(self.parser));
             if message.is_null() {
                 return None;
             }
@@ -261,7 +277,7 @@ impl Connection {
 impl Drop for Connection {
     fn drop(&mut self) {
         // SAFETY: the parser is valid, and nothing uses it afterwards.
-        unsafe { conn::htp_connp_destroy_all(self.0) }
+        unsafe { conn::htp_connp_destroy_all(self.parser) }
     }
 }
 

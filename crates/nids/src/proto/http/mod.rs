@@ -38,7 +38,7 @@ impl Http {
     /// Returns a parser.
     pub(super) fn new(options: &ParserOptions, client_port: u16, server_port: u16) -> Self {
         Self {
-            connection: Connection::new(options.http, client_port, server_port, options.hash_files),
+            connection: Connection::new(options.http.clone(), client_port, server_port, options.hash_files),
             first: 0,
             trigger: [false; 2],
             completed: [0; 2],
