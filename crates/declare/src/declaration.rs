@@ -221,7 +221,7 @@ pub struct Table {
     pub capacity: u32,
     /// Maximum number of different rows in a table of IPv4 prefixes.
     pub rows: u32,
-    /// What the rates of a meter limit.
+    /// Quantity that the rates of a meter limit.
     pub unit: MeterUnit,
 }
 

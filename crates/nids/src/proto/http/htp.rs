@@ -50,8 +50,8 @@ unsafe impl Sync for OwnedConfig {}
 
 impl Drop for OwnedConfig {
     fn drop(&mut self) {
-        // SAFETY: the pointer comes from `htp_config_create`. No parser points to the configuration,
-        // because each parser keeps a clone of its `Config`.
+        // SAFETY: the pointer comes from `htp_config_create`. No parser points to the
+        // configuration, because each parser keeps a clone of its `Config`.
         unsafe { cfg::htp_config_destroy(self.0) }
     }
 }
@@ -185,8 +185,8 @@ static EPOCH: timeval = timeval { tv_sec: 0, tv_usec: 0 };
 impl Connection {
     /// Returns a parser. If `hashed` is true, the parser computes file digests.
     pub(super) fn new(config: Config, client_port: u16, server_port: u16, hashed: bool) -> Self {
-        // SAFETY: the result keeps the configuration until after the end of the parser. Null addresses
-        // are allowed, and the timestamp is valid during the call.
+        // SAFETY: the result keeps the configuration until after the end of the parser. Null
+        // addresses are allowed, and the timestamp is valid during the call.
         unsafe {
             let parser = conn::htp_connp_create(config.0.0);
             conn::htp_connp_set_user_data(parser, std::ptr::without_provenance_mut(usize::from(hashed)));
