@@ -162,6 +162,6 @@ fn every_form_for_cpus_stays_within_its_buffers() {
         (descriptor.room, descriptor.head, descriptor.length) = (1, 60, 60);
     }
     let found = std::panic::catch_unwind(|| sanitized.run(&chunk, Form::default()));
-    let message = *found.err().expect("the program fails").downcast::<String>().unwrap();
+    let message = *found.expect_err("the program fails").downcast::<String>().unwrap();
     assert!(message.contains("use-after-poison"), "{message}");
 }
