@@ -9,6 +9,7 @@
 //! | `loops.rs` | lookup loops that hide memory latency; peer: C++20 coroutines |
 //! | `apps/` | whole functions in the engine, by workers, load or packing |
 //! | `chain.rs` | a chain of functions on a device |
+//! | `custom/` | functions of users: a copy of `ipv4`, their start, changes of large tables |
 //! | `sharing.rs` | one device for two functions, or for several threads |
 //! | `devices.rs` | devices without packets: copies, launches, random reads |
 //! | `latency.rs` | one batch from submission to completion |
@@ -19,6 +20,7 @@
 
 mod apps;
 mod chain;
+mod custom;
 mod devices;
 mod engine;
 mod function;
@@ -167,6 +169,9 @@ pub(crate) const SUBJECTS: &[Subject] = &[
         run: apps::patterns::run,
     },
     Subject { name: "chain", devices: Devices::Several, options: &[LANE, &[&SUITE]], parameters: &[], run: chain::run },
+    Subject { name: "custom-copy", devices: Devices::Several, options: &[LANE], parameters: &[], run: custom::copy },
+    Subject { name: "custom-start", devices: Devices::Cpu, options: &[], parameters: &[], run: custom::start },
+    Subject { name: "custom-change", devices: Devices::Cpu, options: &[], parameters: &[], run: custom::change },
     Subject { name: "sharing", devices: Devices::One, options: &[LANE, IPSEC], parameters: &[], run: sharing::run },
     Subject { name: "devices", devices: Devices::All, options: &[&[&TRANSFER]], parameters: &[], run: devices::run },
     Subject {

@@ -152,6 +152,20 @@ pub fn load(path: &Path, sha256: Option<&str>) -> Result<&'static Compiled, Erro
     Ok(compiled)
 }
 
+/// Compiles the libraries of a C file without loading them, unless the cache contains them. The
+/// next start then runs no compiler.
+///
+/// # Errors
+/// Returns an error in the same cases as [`load`].
+pub fn prepare(path: &Path) -> Result<Origin, Error> {
+    let bytes = source::read(path)?;
+    let text = utf8(path, &bytes)?;
+    let (declaration, file) = (declare(path, text)?, path.display().to_string());
+    let text = CustomText { declaration: &declaration, number: NUMBER_FIRST, file: &file, text };
+    let libraries = compiler::libraries(path, &text, Targets::ThisMachine)?;
+    Ok(if libraries.is_compiled { Origin::Compiler } else { Origin::Cache })
+}
+
 /// Returns the content of a C file as text.
 fn utf8<'a>(path: &Path, bytes: &'a [u8]) -> Result<&'a str, Error> {
     std::str::from_utf8(bytes).map_err(|_| Error::Line {

@@ -14,7 +14,7 @@ use serde::Deserialize;
 use toml::Spanned;
 use toml::de::DeTable;
 
-pub use godwit_custom::Error;
+pub use godwit_custom::{Error, Origin, prepare};
 
 use crate::declared::{Declared, Values};
 use crate::{BuildContext, Function, HostHalf, Running};
