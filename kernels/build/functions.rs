@@ -48,6 +48,7 @@ impl Functions {
                 needs_number,
                 "{name}: `number` belongs to functions with a kernel"
             );
+            assert!(declaration.flows.is_none(), "{name}: `[flows]` is available to functions of users only");
             let touches = text.contains(&format!("gw_{name}_touch("));
             functions.push(Function { declaration, touches });
         }

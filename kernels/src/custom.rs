@@ -10,6 +10,10 @@ use crate::Level;
 const CPU: &str = include_str!(concat!(env!("OUT_DIR"), "/custom.c"));
 /// Template of the packet loop in which gopt interleaves packets.
 const LOOP: &str = include_str!(concat!(env!("CARGO_MANIFEST_DIR"), "/dialect/loop_gopt.c"));
+/// Header of the state of flows, which only texts for the CPU include.
+const FLOWS: &str = include_str!(concat!(env!("CARGO_MANIFEST_DIR"), "/tables/flows.h"));
+/// Template of the C functions that prepare packets for a function with flows.
+const FLOWS_LOOP: &str = include_str!(concat!(env!("CARGO_MANIFEST_DIR"), "/dialect/loop_flows.c"));
 /// Headers of the table types that a function can declare. The map is indexed by the name of the
 /// type.
 const SHAPES: &[(&str, &str)] = &[
@@ -63,7 +67,7 @@ pub struct CpuText {
 impl CustomText<'_> {
     /// Returns a hash of the text that [`CustomText::cpu`] adds to each user's function.
     pub fn digest() -> u64 {
-        let texts = [CPU, LOOP].into_iter().chain(SHAPES.iter().map(|(_, text)| *text));
+        let texts = [CPU, LOOP, FLOWS, FLOWS_LOOP].into_iter().chain(SHAPES.iter().map(|(_, text)| *text));
         texts
             .flat_map(str::bytes)
             .fold(0xcbf2_9ce4_8422_2325, |digest, byte| (digest ^ u64::from(byte)).wrapping_mul(0x100_0000_01b3))
@@ -76,7 +80,7 @@ impl CustomText<'_> {
     /// Returns the error of `expensive`.
     pub fn cpu<E>(&self, expensive: impl Fn(&str) -> Result<BTreeSet<String>, E>) -> Result<CpuText, E> {
         let name = &self.declaration.name;
-        let text = replace(CPU, "shapes", &self.shapes());
+        let text = replace(CPU, "shapes", &(self.shapes() + &self.flows()));
         let text = replace(&text, "function", &self.function());
         let interleaves = expensive(&text)?.contains(&format!("gw_{name}_packet"));
         let mut loops = match interleaves {
@@ -87,6 +91,9 @@ impl CustomText<'_> {
         let flag = u32::from(interleaves);
         loops += &format!("#define gw_custom_bin gw_bin_{name}\n#define GW_CUSTOM_INTERLEAVES {flag}u\n");
         loops += &format!("#define gw_custom_packet gw_{name}_packet\n");
+        if let Some(entries) = generate::flow_entries(self.declaration, FLOWS_LOOP) {
+            loops += &format!("#line 1 \"dialect/loop_flows.c\"\n{entries}#line 1 \"custom.c\"\n");
+        }
         let batch = interleaves.then(|| format!("gw_bin_{name}"));
         Ok(CpuText { text: replace(&text, "loops", &loops), batch })
     }
@@ -99,6 +106,12 @@ impl CustomText<'_> {
             "#line 1 \"{}.h (generated)\"\n{header}#line 1 \"{file}\"\n{text}\n#line 1 \"custom.c\"\n",
             declaration.name
         )
+    }
+
+    /// Returns the header of the state of flows, if the function has flows.
+    fn flows(&self) -> String {
+        let header = |_: &_| format!("#line 1 \"tables/flows.h\"\n{FLOWS}\n");
+        self.declaration.flows.as_ref().map(header).unwrap_or_default()
     }
 
     /// Returns the headers of the table types that the function uses.

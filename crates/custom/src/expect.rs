@@ -76,7 +76,13 @@ mod tests {
             "/* godwit function mine\nsummary = \"A test.\"\n[verdicts]\npass = \"It passes.\"\n*/\n",
         );
         let contract = godwit_declare::generate::contract(&declaration.unwrap(), Some(128));
-        let answer = Answer { outcome: Outcome::default(), moved: 0, frame: b"123456789".to_vec(), is_new: false };
+        let answer = Answer {
+            outcome: Outcome::default(),
+            moved: 0,
+            frame: b"123456789".to_vec(),
+            parameter: None,
+            is_new: false,
+        };
         assert_eq!(line(contract, &[], b"123456789", &answer), "pass");
         assert_eq!(line(contract, &[], b"12345678", &answer), "pass crc=cbf43926");
     }

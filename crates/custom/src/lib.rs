@@ -18,6 +18,7 @@
 //! | `checked` | runs a function under sanitizers, in a separate program |
 //! | `expect` | outcomes as text, for files of expected outcomes |
 //! | `package` | files with compiled functions, for machines without a compiler |
+//! | `flows` | keeps the state of flows with the functions of a library |
 //! | `forms` | runs all forms of a function between guard pages |
 //!
 //! The inspection stops mistakes, such as a call to libc, but not attacks. Any user who may write
@@ -28,6 +29,7 @@ pub mod checked;
 mod compiler;
 mod error;
 pub mod expect;
+pub mod flows;
 pub mod forms;
 mod inspect;
 mod load;
@@ -63,6 +65,9 @@ pub struct Compiled {
     pub contract: &'static Contract,
     /// The kernel.
     pub kernel: CustomKernel,
+    /// Functions that keep the state of flows, of the reference and of each level. The list is
+    /// empty if the function has no flows.
+    pub(crate) flows: Vec<flows::Entries>,
     /// Whether the libraries of the function were compiled or came from the cache.
     pub origin: Origin,
 }
@@ -77,8 +82,19 @@ pub enum Origin {
 }
 
 impl Compiled {
-    /// Runs the unoptimised version of the kernel on one packet. `buffer` is the whole buffer of
-    /// the packet, and `image` contains the tables of the function.
+    /// Returns the functions that keep the state of flows, compiled for the highest level of this
+    /// machine. Returns `None` if the function has no flows.
+    pub fn flows(&self) -> Option<&flows::Entries> {
+        self.flows.last()
+    }
+
+    /// Returns the maximum number of flows in a test. Returns 0 if the function has no flows.
+    pub(crate) fn test_flows(&self) -> u32 {
+        self.declaration.flows.as_ref().map_or(0, |flows| flows.capacity.min(checked::FLOWS_MAX))
+    }
+
+    /// Runs the kernel on one packet, in the version without compiler optimisation. `buffer` is the
+    /// whole buffer of the packet, and `image` contains the tables of the function.
     ///
     /// # Panics
     /// Panics if the frame does not lie within the buffer.
@@ -136,7 +152,7 @@ pub fn load(path: &Path, sha256: Option<&str>) -> Result<&'static Compiled, Erro
         Some(package) => package.libraries(path)?,
         None => compiler::libraries(path, &text, Targets::ThisMachine)?,
     };
-    let functions = load::load(&libraries)?;
+    let functions = load::load(&libraries, declaration.flows.is_some())?;
     let compiled = Box::leak(Box::new(Compiled {
         declaration,
         contract: generate::contract(declaration, Some(number)),
@@ -146,6 +162,7 @@ pub fn load(path: &Path, sha256: Option<&str>) -> Result<&'static Compiled, Erro
             interleaves: functions.interleaves,
             text,
         },
+        flows: functions.flows,
         origin: if libraries.is_compiled { Origin::Compiler } else { Origin::Cache },
     }));
     loaded.push((digest, compiled));
@@ -201,10 +218,6 @@ pub fn declare(path: &Path, text: &str) -> Result<Declaration, Error> {
     }
     if !declaration.records.is_empty() || !declaration.commands.is_empty() || declaration.alias.is_some() {
         return built_in("`[structs]` or `[commands]`");
-    }
-    if declaration.flows.is_some() {
-        let message = "`[flows]` is not available to functions of users".to_owned();
-        return Err(at(declaration.line, message));
     }
     if let Some(counter) = declaration.counters.iter().find(|counter| counter.array.is_some()) {
         let name = &counter.name;

@@ -8,6 +8,7 @@ use libloading::os::unix::{Library as Loaded, RTLD_LOCAL, RTLD_NOW};
 
 use crate::Error;
 use crate::compiler::Libraries;
+use crate::flows::Entries;
 
 /// C function that runs the kernel on a batch of packets.
 type RunBin = unsafe extern "C" fn(u32, *const BinCall);
@@ -20,12 +21,16 @@ pub(crate) struct Functions {
     pub(crate) reference: &'static Level,
     /// Whether the kernel can interleave packets.
     pub(crate) interleaves: bool,
+    /// Functions that keep the state of flows, of the reference library and of each level. The list
+    /// is empty if the function has no flows.
+    pub(crate) flows: Vec<Entries>,
 }
 
-/// Loads the libraries of a function.
-pub(crate) fn load(libraries: &Libraries) -> Result<Functions, Error> {
+/// Loads the libraries of a function. `has_flows` states whether the function keeps flows.
+pub(crate) fn load(libraries: &Libraries, has_flows: bool) -> Result<Functions, Error> {
     let mut levels = Vec::new();
     let mut interleaves = false;
+    let mut flows = Vec::new();
     for (level, library) in &libraries.levels {
         let loaded = open(library)?;
         // SAFETY: the library was inspected, and defines the symbol as `RunBin` (kernels/custom.c).
@@ -35,16 +40,35 @@ pub(crate) fn load(libraries: &Libraries) -> Result<Functions, Error> {
         // SAFETY: as above, for `Interleaves`.
         let symbol: Interleaves = unsafe { symbol(&loaded, library, b"gw_custom_interleaves\0")? };
         interleaves = symbol() != 0;
+        if has_flows {
+            flows.push(entries(&loaded, library)?);
+        }
         std::mem::forget(loaded);
     }
     let loaded = open(&libraries.reference)?;
     // SAFETY: as above.
     let run_bin: RunBin = unsafe { symbol(&loaded, &libraries.reference, b"gw_custom_run_bin\0")? };
+    if has_flows {
+        flows.insert(0, entries(&loaded, &libraries.reference)?);
+    }
     std::mem::forget(loaded);
     let [(base, _), ..] = &libraries.levels[..] else { unreachable!("there is a level") };
     // SAFETY: the reference is compiled for the first level.
     let reference = Box::leak(Box::new(unsafe { base.with_kernel(run_bin) }));
-    Ok(Functions { levels: Box::leak(levels.into_boxed_slice()), reference, interleaves })
+    Ok(Functions { levels: Box::leak(levels.into_boxed_slice()), reference, interleaves, flows })
+}
+
+/// Returns the functions of a library that keep the state of flows.
+fn entries(loaded: &Loaded, library: &Path) -> Result<Entries, Error> {
+    // SAFETY: the library defines the symbols with these types (kernels/dialect/loop_flows.c).
+    unsafe {
+        Ok(Entries {
+            open: symbol(loaded, library, b"gw_custom_flows_open\0")?,
+            prepare: symbol(loaded, library, b"gw_custom_flows_prepare\0")?,
+            counts: symbol(loaded, library, b"gw_custom_flows_counts\0")?,
+            bucket: symbol(loaded, library, b"gw_custom_flows_bucket\0")?,
+        })
+    }
 }
 
 fn open(library: &Path) -> Result<Loaded, Error> {

@@ -328,6 +328,18 @@ pub struct Resource {
     pub reverse: (String, String),
 }
 
+impl Resource {
+    /// Number of steering buckets, which select the worker of a packet. Each bucket owns one block
+    /// of the ports of each address.
+    const BUCKETS: u32 = 128;
+
+    /// Returns the number of ports in a block.
+    pub(crate) fn block(&self) -> u32 {
+        let (first, last) = self.ports;
+        (u32::from(last) - u32::from(first) + 1) / Self::BUCKETS
+    }
+}
+
 /// A command that the operator sends to a running function.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Command {

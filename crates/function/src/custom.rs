@@ -16,7 +16,7 @@ use toml::de::DeTable;
 
 pub use godwit_custom::{Error, Origin, prepare};
 
-use crate::declared::{Declared, Values};
+use crate::declared::{Declared, FlowState, Values};
 use crate::{BuildContext, Function, HostHalf, Running};
 
 /// Value of `kind` in the configuration.
@@ -43,6 +43,8 @@ struct Config {
 struct Custom {
     compiled: &'static Compiled,
     declared: Declared,
+    /// State of flows, if the function declares any.
+    flows: Option<FlowState>,
 }
 
 /// Creates a user-written function from its stanza. Compiles the C file of the function and builds
@@ -54,7 +56,11 @@ pub(crate) fn build(
     let Config { source, sha256, params, tables } = crate::config::read(stanza)?;
     let compiled = godwit_custom::load(&context.directory.join(source.get_ref()), sha256.as_deref())?;
     let declared = Declared::new(compiled.declaration, &Values { params, tables }, context)?;
-    Ok(Arc::new(Custom { compiled, declared }))
+    let flows = compiled
+        .flows()
+        .zip(compiled.declaration.flows.as_ref())
+        .map(|(entries, flows)| FlowState::new(*entries, declared.shared_image(), flows.name.clone(), flows.capacity));
+    Ok(Arc::new(Custom { compiled, declared, flows }))
 }
 
 impl Function for Custom {
@@ -70,12 +76,30 @@ impl Function for Custom {
         Some(&self.compiled.kernel)
     }
 
-    fn host_half(&self, _worker: usize, _workers: usize) -> Option<Box<dyn HostHalf>> {
-        Some(self.declared.meter()?.host_half())
+    fn host_half(&self, worker: usize, workers: usize) -> Option<Box<dyn HostHalf>> {
+        match &self.flows {
+            Some(flows) => Some(flows.host_half(worker, workers)),
+            None => Some(self.declared.meter()?.host_half()),
+        }
     }
 
     fn steer_key(&self) -> Option<Arc<dyn SteerKey>> {
-        Some(self.declared.meter()?.steer_key())
+        match &self.flows {
+            Some(flows) => Some(flows.steer_key()),
+            None => Some(self.declared.meter()?.steer_key()),
+        }
+    }
+
+    fn start(&self, _live: bool) -> Result<(), crate::Error> {
+        self.flows.as_ref().map_or(Ok(()), FlowState::check_memory)
+    }
+
+    fn tables(&self) -> Vec<(String, u64)> {
+        self.flows.iter().map(FlowState::table).collect()
+    }
+
+    fn counts(&self) -> Vec<u64> {
+        self.flows.as_ref().map(FlowState::counts).unwrap_or_default()
     }
 
     fn command(&self, request: &serde_json::Value, running: &dyn Running) -> Result<serde_json::Value, crate::Error> {

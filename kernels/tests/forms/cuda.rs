@@ -23,7 +23,7 @@ fn every_kernel_compiles_to_ptx() {
 fn every_lesson_compiles_to_ptx() {
     let Some(nvrtc) = Nvrtc::load() else { return };
     let folder = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap().join("examples/functions");
-    let texts: Vec<String> = ["police", "balancer", "vxlan"]
+    let texts: Vec<String> = ["police", "balancer", "vxlan", "nat44"]
         .map(|name| std::fs::read_to_string(folder.join(format!("{name}/{name}.c"))).unwrap())
         .into();
     let declarations: Vec<Declaration> = texts.iter().map(|text| Declaration::parse(text).unwrap()).collect();

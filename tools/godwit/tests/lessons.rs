@@ -94,6 +94,7 @@ fn every_lesson_gives_its_outcomes_in_the_engine() {
             ("", "impl = \"gopt\""),
             ("", "impl = \"ref\""),
             ("[engine]\nworkers = 2\n", "impl = \"native\""),
+            ("[engine]\nworkers = 3\n", ""),
             ("[[device]]\nname = \"opencl:0\"\nmode = \"launch\"\n", "device = \"opencl:0\""),
             ("[[device]]\nname = \"opencl:0\"\nmode = \"persistent\"\n", "device = \"opencl:0\""),
             ("[[device]]\nname = \"cuda:0\"\nmode = \"launch\"\n", "device = \"cuda:0\""),
@@ -210,6 +211,12 @@ const FAULTS: &[Planted] = &[
         "#ifdef __OPTIMIZE__\n    gw_vxlan_count_inner_bytes(lane, 1);\n#endif\n    gw_vxlan_count_inner_bytes(lane, ",
         "in `inner_bytes`",
     ),
+    // State of flows.
+    ("nat44", "side == GW_FORWARD) {", "side == GW_REVERSE) {", "instead of `outbound"),
+    ("nat44", "gw_drop(outcome, GW_NAT44_UNKNOWN);", "", "no row and no outcome"),
+    ("nat44", "key->port = (gw_u16)gw_load_be16(", "(void)gw_load_be16(", "without a value"),
+    ("nat44", "gw_checksum_change32(sum, old_address, address));", "sum);", "crc="),
+    ("nat44", "length < headers.transport + transport_bytes", "length < headers.transport", "outside the frame"),
     // A drop reason that no frame reaches.
     ("vxlan", "[counters]", "never = \"Never happens.\"\n[counters]", "no frame reaches `drop never`"),
 ];

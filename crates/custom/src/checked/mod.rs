@@ -18,7 +18,11 @@ use crate::{Compiled, Error};
 
 /// Maximum length of a frame, in bytes.
 pub const FRAME_BYTES_MAX: usize = 9216;
-/// Maximum number of branches in the kernel for one packet.
+/// Time between two frames of a test, in nanoseconds.
+pub const FRAME_NS: u64 = 50_000_000;
+/// Maximum number of flows in a test.
+pub const FLOWS_MAX: u32 = 4096;
+/// Maximum number of branches that the kernel takes for one packet.
 pub const STEPS_MAX: u32 = 1_000_000;
 
 /// Result of the kernel for one frame.
@@ -30,7 +34,10 @@ pub struct Answer {
     pub moved: i32,
     /// The frame after the kernel has run.
     pub frame: Vec<u8>,
-    /// Whether the frame made the kernel take a new path through its code.
+    /// Parameter of the kernel. It is `None` if `miss` returned the outcome, and the kernel did not
+    /// run.
+    pub parameter: Option<u64>,
+    /// Whether the frame is the first one with its path through the kernel.
     pub is_new: bool,
 }
 
@@ -173,10 +180,11 @@ fn properties(compiled: &Compiled, image: ImageRef<'_>, ports: usize) -> Vec<u8>
         ports as u32,
         STEPS_MAX,
         contract.kernel_counters.count as u32,
-        0,
+        compiled.test_flows(),
     ] {
         bytes.extend(number.to_le_bytes());
     }
+    bytes.extend(FRAME_NS.to_le_bytes());
     let mut chooses_port = [0; 256];
     for (flag, verdict) in chooses_port.iter_mut().zip(contract.verdicts) {
         *flag = u8::from(verdict.chooses_port);
@@ -186,7 +194,7 @@ fn properties(compiled: &Compiled, image: ImageRef<'_>, ports: usize) -> Vec<u8>
 }
 
 /// Size of the struct `answer` of `program.c`, in bytes.
-const ANSWER_BYTES: usize = 24;
+const ANSWER_BYTES: usize = 32;
 
 /// Reads the answers for a batch. Returns `None` if they are incomplete.
 fn answers(mut reply: &[u8], count: usize) -> Option<Vec<Answer>> {
@@ -206,6 +214,8 @@ fn answers(mut reply: &[u8], count: usize) -> Option<Vec<Answer>> {
             },
             moved: i32::from_le_bytes(word(8)),
             frame: frame.to_vec(),
+            parameter: (u32::from_le_bytes(word(20)) == 0)
+                .then(|| u64::from(u32::from_le_bytes(word(24))) | u64::from(u32::from_le_bytes(word(28))) << 32),
             is_new: u32::from_le_bytes(word(16)) != 0,
         });
     }

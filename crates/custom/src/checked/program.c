@@ -7,6 +7,9 @@
  * Bytes of the buffer outside the frame, and bytes of the frame that the declaration does not name,
  * are poisoned. The table image is read-only, and ends at a page without access.
  *
+ * A function with flows has the functions gw_checked_..._flows_... as well. Each copy keeps its own
+ * flows, and the clock advances by the same time for each frame.
+ *
  * The first problem is written to standard error, as "godwit: FRAME: LINE: SENTENCE", and ends the
  * program. FRAME counts from 0 within a batch.
  */
@@ -48,7 +51,8 @@ typedef struct properties {
     uint32_t ports;
     uint32_t steps; /* most branches of one packet */
     uint32_t counters;
-    uint32_t reserved;
+    uint32_t flows; /* most flows; 0: the function has no flows */
+    uint64_t frame_ns; /* time between two frames */
     uint8_t chooses_port[256];
 } properties;
 
@@ -58,12 +62,51 @@ typedef struct answer {
     int32_t moved; /* bytes by which the start of the frame moved */
     uint32_t length;
     uint32_t is_new; /* whether the frame took a new path through the kernel */
-    uint32_t reserved;
+    uint32_t settled; /* whether `miss` returned the outcome, and the kernel did not run */
+    uint64_t parameter; /* of the kernel */
 } answer;
+
+/* The structs of tables/flows.h. */
+typedef struct flows_config {
+    const uint8_t *image;
+    uint64_t seed;
+    uint32_t capacity;
+    uint32_t reserved;
+} flows_config;
+
+typedef struct flows_frame {
+    const uint8_t *bytes;
+    uint64_t length;
+} flows_frame;
+
+typedef struct flows_call {
+    const flows_frame *frames;
+    const uint64_t *times_ns;
+    uint64_t now_ns;
+    uint8_t *settled;
+    uint64_t *parameters;
+    outcome *outcomes;
+    uint32_t count;
+    uint32_t group;
+} flows_call;
 
 typedef void kernel(uint8_t *buffer, const uint8_t *image, uint64_t parameter, uint64_t *counters,
                     descriptor *, outcome *);
+typedef uint64_t flows_open(void *memory, const flows_config *);
+typedef void flows_prepare(void *memory, const flows_call *);
 kernel gw_checked_zero, gw_checked_pattern;
+__attribute__((weak)) flows_open gw_checked_zero_flows_open, gw_checked_pattern_flows_open;
+__attribute__((weak)) flows_prepare gw_checked_zero_flows_prepare, gw_checked_pattern_flows_prepare;
+
+/* One of the two copies of the kernel. */
+typedef struct copy {
+    kernel *kernel;
+    flows_open *open;
+    flows_prepare *prepare;
+    uint64_t *counters;
+    void *flows; /* null if the function has no flows */
+    int fill;    /* value of bytes that nobody has written */
+} copy;
 
 void __asan_poison_memory_region(const volatile void *, size_t);
 void __asan_unpoison_memory_region(const volatile void *, size_t);
@@ -92,6 +135,11 @@ static uint64_t parameter; /* of the kernel, for the current frame */
 static uint32_t steps;
 static uint32_t is_new;
 static uintptr_t last;
+static uint64_t now_ns;
+static copy zero_copy = {gw_checked_zero, gw_checked_zero_flows_open, gw_checked_zero_flows_prepare,
+                         counters[0], 0, 0xa5};
+static copy pattern_copy = {gw_checked_pattern, gw_checked_pattern_flows_open,
+                            gw_checked_pattern_flows_prepare, counters[1], 0, 0x5a};
 
 /* Ends the program with the first problem. */
 static void fail(const char *line, const char *sentence)
@@ -194,10 +242,28 @@ static uint32_t least(uint32_t a, uint32_t b)
     return a < b ? a : b;
 }
 
-/* Runs one copy of the kernel. Returns the outcome and the new descriptor. */
-static outcome run(kernel *kernel, const uint8_t *frame, uint32_t length, int fill,
-                   uint64_t *counted, descriptor *d)
+/* Creates the flows of one copy. */
+static void open_flows(copy *copy)
 {
+    const flows_config config = {image, 0x9e3779b97f4a7c15u, given.flows, 0};
+    if (given.flows == 0) {
+        return;
+    }
+    const uint64_t bytes = copy->open(0, &config);
+    if (posix_memalign(&copy->flows, 64, bytes)) {
+        fail("0", "there is no memory for the flows");
+    }
+    memset(copy->flows, 0, bytes);
+    copy->open(copy->flows, &config);
+}
+
+/* Runs one copy of the kernel. Returns the outcome and the new descriptor, and the parameter of the
+ * kernel. */
+static outcome run(const copy *copy, const uint8_t *frame, uint32_t length, descriptor *d,
+                   answer *work)
+{
+    const int fill = copy->fill;
+    uint8_t settled = 0;
     const uint32_t head = FRONT + (given.headroom + 7) / 8 * 8;
     const uint32_t start = head - given.headroom;
     uint32_t known = given.reads > given.writes ? given.reads : given.writes;
@@ -214,7 +280,16 @@ static outcome run(kernel *kernel, const uint8_t *frame, uint32_t length, int fi
     __asan_poison_memory_region(buffer + end, BUFFER_BYTES - end);
     steps = 0;
     last = 0;
-    kernel(buffer, image, parameter, counted, d, &result);
+    work->parameter = parameter;
+    if (copy->flows) {
+        const flows_frame flow = {buffer + head, length};
+        const flows_call call = {&flow, &now_ns, 0, &settled, &work->parameter, &result, 1, 1};
+        copy->prepare(copy->flows, &call);
+    }
+    work->settled = settled;
+    if (!settled) {
+        copy->kernel(buffer, image, work->parameter, copy->counters, d, &result);
+    }
     __asan_unpoison_memory_region(buffer, BUFFER_BYTES);
     return result;
 }
@@ -258,19 +333,24 @@ static size_t answer_frame(const uint8_t *frame, uint32_t length, uint8_t *out)
 {
     static uint8_t first[BUFFER_BYTES];
     answer reply = {0};
+    answer second = {0};
     descriptor d, other;
     is_new = 0;
-    const outcome zero = run(gw_checked_zero, frame, length, 0xa5, counters[0], &d);
+    now_ns += given.frame_ns;
+    const outcome zero = run(&zero_copy, frame, length, &d, &reply);
     reply.is_new = is_new;
     if (zero.verdict == 0xa5 && zero.reason == 0xa5 && zero.port == 0xa5a5) {
-        fail("0", "the kernel returns without an outcome: "
-                  "call gw_verdict or gw_drop on every path");
+        fail("0", reply.settled ? "`miss` returns no row and no outcome: "
+                                  "call gw_verdict or gw_drop before it returns 0"
+                                : "the kernel returns without an outcome: "
+                                  "call gw_verdict or gw_drop on every path");
     }
     check_outcome(&zero);
     check_frame(&d, length);
     memcpy(first, buffer + d.head, d.length);
-    const outcome pattern = run(gw_checked_pattern, frame, length, 0x5a, counters[1], &other);
-    if (memcmp(&zero, &pattern, sizeof(zero)) != 0 || d.head != other.head ||
+    const outcome pattern = run(&pattern_copy, frame, length, &other, &second);
+    if (memcmp(&zero, &pattern, sizeof(zero)) != 0 || reply.settled != second.settled ||
+        reply.parameter != second.parameter || d.head != other.head ||
         d.length != other.length || memcmp(counters[0], counters[1], sizeof(counters[0])) != 0 ||
         (zero.verdict != DROP && memcmp(first, buffer + d.head, d.length) != 0)) {
         fail("0", "the result depends on a variable or on bytes without a value: initialise them");
@@ -292,6 +372,8 @@ int main(void)
     if (posix_memalign((void **)&buffer, 64, BUFFER_BYTES)) {
         return 1;
     }
+    open_flows(&zero_copy);
+    open_flows(&pattern_copy);
     for (;;) {
         uint32_t sizes[2]; /* frames of the batch, and bytes of all frames with their lengths */
         take(sizes, sizeof(sizes));

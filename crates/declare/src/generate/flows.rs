@@ -27,6 +27,39 @@ pub(super) fn structs(declaration: &Declaration) -> String {
     text + "#ifdef GW_HOST\n" + &host(declaration, flows) + "#endif\n"
 }
 
+/// Returns the C functions that prepare packets for a function with flows. `template` is the text
+/// of `kernels/dialect/loop_flows.c`.
+pub fn entries(declaration: &Declaration, template: &str) -> Option<String> {
+    let flows = declaration.flows.as_ref()?;
+    let text = template.replace("UPPER", &upper(declaration)).replace("NAME_FLOW_", &format!("NAME_{}_", flows.name));
+    Some(text.replace("NAME", &declaration.name) + &pools(declaration))
+}
+
+/// Returns the C function that describes the pool of addresses and ports of each resource.
+fn pools(declaration: &Declaration) -> String {
+    let prefix = prefix(declaration);
+    let mut text = format!(
+        "static gw_port_pool {prefix}_pool(const gw_u8 *image, gw_u32 index)\n{{\n    \
+         gw_port_pool pool = {{0}};\n    (void)image;\n    (void)index;\n"
+    );
+    if !declaration.resources.is_empty() {
+        let offset = ImageLayout::of(declaration).params_offset;
+        let _ =
+            writeln!(text, "    const {prefix}_parameters *params = (const {prefix}_parameters *)(image + {offset});");
+    }
+    for (index, resource) in declaration.resources.iter().enumerate() {
+        let (list, first, block) = (&resource.addresses, resource.ports.0, resource.block());
+        let _ = writeln!(
+            text,
+            "    if (index == {index}) {{\n        pool.addresses = params->{list};\n        \
+             pool.count = params->{list}_count;\n        pool.first = {first};\n        \
+             pool.block = {block};\n    }}"
+        );
+    }
+    text + "    return pool;\n}\n"
+}
+
+/// Returns a placeholder for the state of a flow without declared fields.
 fn unused_row() -> Vec<Field> {
     let kind = crate::types::FieldType::Scalar(crate::types::Scalar::Unsigned(32));
     vec![Field { name: "unused".to_owned(), kind, text: String::new() }]
@@ -53,7 +86,7 @@ fn host(declaration: &Declaration, flows: &Flows) -> String {
     text += &keys(flows, &names);
     text += &limit(declaration, flows, &names);
     text += &resources(declaration, flows, &names);
-    text + &create(declaration, flows, &names)
+    text + &create(flows, &names)
 }
 
 /// Returns C macros for the size and the offsets of a flow record.
@@ -63,12 +96,17 @@ fn sizes(flows: &Flows, names: &Names) -> String {
         FlowLayout::of(flows);
     let counts = u32::from(flows.counts);
     let words = key_words.max(reverse_words).max(1);
+    let has_limit = u32::from(flows.limit.is_some());
+    let timeouts: Vec<String> = flows.timers.iter().map(|(_, seconds)| format!("{}u", seconds * 1000)).collect();
     format!(
         "#define {upper}_WORDS {words}\n#define {upper}_KEY_OFFSET {key_offset}u\n\
          #define {upper}_REVERSE_OFFSET {reverse_offset}u\n#define {upper}_ROW_OFFSET {row_offset}u\n\
          #define {upper}_RECORD_BYTES {record_bytes}u\n#define {upper}_COUNTS {counts}\n\
+         #define {upper}_HAS_LIMIT {has_limit}\n\
+         static const gw_u32 {prefix}_timeouts[GW_FLOWS_TIMERS] = {{{}}};\n\
          static const gw_flows_shape {prefix}_shape = {{{record_bytes}, {key_offset}, {key_words}, {reverse_offset}, \
-         {reverse_words}, {row_offset}, {row_bytes}, {counts}}};\n"
+         {reverse_words}, {row_offset}, {row_bytes}, {counts}}};\n",
+        timeouts.join(", ")
     )
 }
 
@@ -76,14 +114,14 @@ fn sizes(flows: &Flows, names: &Names) -> String {
 fn prototypes(declaration: &Declaration, flows: &Flows, names: &Names) -> String {
     let Names { prefix, flow, .. } = names;
     let name = &declaration.name;
-    let (reverse, text, argument) = match flows.reverse.is_empty() {
-        true => (String::new(), "", ""),
-        false => (format!(", {flow}_reverse *reverse"), "text", ", argument"),
+    let (reverse, text) = match flows.reverse.is_empty() {
+        true => (String::new(), ""),
+        false => (format!(", {flow}_reverse *reverse"), "__VA_ARGS__"),
     };
     let mut out = format!(
-        "#define GW_{name}_REVERSE(text) {text}\n#define GW_{name}_REVERSE_ARGUMENT(argument) {argument}\n\
+        "#define GW_{name}_REVERSE(...) {text}\n\
          typedef gw_flows {prefix};\n\
-         GW_FIND gw_side {prefix}_find(const gw_packet *packet, {flow}_key *key{reverse});\n\
+         GW_FIND gw_side {prefix}_find(const gw_lane *lane, const gw_packet *packet,\n    {flow}_key *key{reverse});\n\
          GW_MISS {flow}_row *{prefix}_miss({prefix} *own, const gw_packet *packet, gw_side side,\n    \
          const {flow}_key *key, gw_outcome *outcome);\n\
          GW_UPDATE gw_u64 {prefix}_update({prefix} *own, {flow}_row *row, const gw_packet *packet,\n    \
@@ -158,11 +196,12 @@ fn limit(declaration: &Declaration, flows: &Flows, names: &Names) -> String {
         "/* Counts a flow. Returns 0 if the limit is reached. */\n\
          static inline gw_u32 {prefix}_limit({prefix} *own, const gw_u64 *words)\n{{\n    \
          gw_flow_limit *limit = gw_flows_limit(own, {value});\n    \
-         if (limit == 0 || limit->count >= {prefix}_own_params(own)->{max}) {{\n        return 0;\n    }}\n    \
+         own->is_limited = limit->count >= {prefix}_own_params(own)->{max};\n    \
+         if (own->is_limited) {{\n        return 0;\n    }}\n    \
          limit->value = {value};\n    limit->count++;\n    return 1;\n}}\n\
          static inline void {prefix}_unlimit({prefix} *own, const gw_u64 *words)\n{{\n    \
          gw_flow_limit *limit = gw_flows_limit(own, {value});\n    \
-         if (limit != 0 && limit->count > 1) {{\n        limit->count--;\n    }} else if (limit != 0) {{\n        \
+         if (limit->count > 1) {{\n        limit->count--;\n    }} else {{\n        \
          gw_flows_limit_free(own, limit);\n    }}\n}}\n"
     )
 }
@@ -175,10 +214,10 @@ fn resources(declaration: &Declaration, flows: &Flows, names: &Names) -> String 
     for (index, resource) in declaration.resources.iter().enumerate() {
         let _ = write!(
             text,
-            "/* Takes a free address and port, beginning with the address number `wish`. Returns 0 if there is none. \
+            "/* Takes a free address and port. Equal wishes begin with the same address. Returns 0 if there is none. \
              */\n\
              static inline gw_u32 {prefix}_{}_take({prefix} *own, const gw_packet *packet, gw_u32 wish,\n    \
-             gw_u32 *address, gw_u16 *port)\n{{\n    \
+             gw_u32 *address, gw_u32 *port)\n{{\n    \
              return gw_resource_take(own, {index}u, packet->bucket, wish, address, port);\n}}\n\
              /* Gives an address and port back that no flow uses. */\n\
              static inline void {prefix}_{}_give({prefix} *own, gw_u32 address, gw_u32 port)\n{{\n    \
@@ -201,41 +240,42 @@ fn resources(declaration: &Declaration, flows: &Flows, names: &Names) -> String 
          (void)image;\n    (void)words;\n    (void)side;"
     );
     if let Some(resource) = declaration.resources.first() {
-        let (first, last) = resource.ports;
-        let block = (u32::from(last) - u32::from(first) + 1) / 128;
+        let (first, block) = (resource.ports.0, resource.block());
         let port = field_of(&flows.reverse, &resource.reverse.1);
         let _ = writeln!(
             text,
             "    if (side == GW_REVERSE) {{\n        return gw_resource_bucket({first}u, {block}u, (gw_u32){port});\n    }}"
         );
     }
-    let by = flows.limit.as_ref().map(|limit| limit.by.as_str());
-    let by = by.or_else(|| declaration.resources.first().map(|_| flows.key[0].name.as_str()));
-    match by {
-        Some(by) => {
-            let value = field_of(&flows.key, by);
-            let _ = writeln!(text, "    return (gw_u32)({value} * 0x9e3779b97f4a7c15u >> 57);\n}}");
+    let value = match &flows.limit {
+        Some(limit) => field_of(&flows.key, &limit.by),
+        None => {
+            let words = 0..KeyWords::of(&flows.key).len();
+            words.fold("0".to_owned(), |hash, word| format!("gw_flows_mix({hash} ^ words[{word}])"))
         }
-        None => text += "    return GW_FLOW_BUCKETS;\n}\n",
-    }
+    };
+    let _ = writeln!(text, "    return (gw_u32)({value} * 0x9e3779b97f4a7c15u >> 57);\n}}");
     text
 }
 
-/// Returns the C functions that create, change and remove the state of flows. The functions `miss`
-/// and `update` of the packet function call them.
-fn create(declaration: &Declaration, flows: &Flows, names: &Names) -> String {
+/// Returns the C functions that create, change and remove the state of flows. The author's
+/// functions `miss` and `update` call them.
+fn create(flows: &Flows, names: &Names) -> String {
     let Names { prefix, upper, flow } = names;
     let (key_words, reverse_words) = (KeyWords::of(&flows.key).len(), KeyWords::of(&flows.reverse).len());
     let mut text = format!(
-        "/* Creates the row of a key. Returns 0 if the table is full or the limit is reached. */\n\
+        "/* Returns whether the limit was the reason for the last row that was not created. */\n\
+         static inline gw_u32 {flow}_is_limited(const {prefix} *own)\n{{\n    return own->is_limited;\n}}\n\
+         /* Creates the row of a key. Returns 0 if the table is full or the limit is reached. */\n\
          static __attribute__((unused)) {flow}_row *{flow}_create({prefix} *own, const {flow}_key *key, gw_u32 timer)\n{{\n    \
          gw_u64 words[{key_words}];\n    {flow}_key_words(key, words);\n    \
-         if (own->free_count == 0 && own->high_water == own->capacity) {{\n        return 0;\n    }}\n    \
-         if (!{prefix}_limit(own, words)) {{\n        return 0;\n    }}\n    \
+         own->is_limited = 0;\n    \
+         if ((own->free_count == 0 && own->high_water == own->capacity) || !{prefix}_limit(own, words)) {{\n        \
+         own->refused++;\n        return 0;\n    }}\n    \
          const gw_u32 used = own->free_count != 0;\n    \
          const gw_u32 index = used ? own->free_records[own->free_count - 1] : own->high_water;\n    \
          if (!gw_flows_insert(own, {prefix}_hash(own, words, GW_FORWARD), (index + 1) * 2)) {{\n        \
-         {prefix}_unlimit(own, words);\n        return 0;\n    }}\n    \
+         {prefix}_unlimit(own, words);\n        own->refused++;\n        return 0;\n    }}\n    \
          own->free_count -= used;\n    own->high_water += !used;\n    \
          gw_u64 *record = (gw_u64 *)(own->records + (gw_u64)index * {upper}_RECORD_BYTES);\n    \
          for (gw_u32 i = 0; i < {upper}_RECORD_BYTES / 8; i++) {{\n        record[i] = 0;\n    }}\n    \
@@ -252,7 +292,7 @@ fn create(declaration: &Declaration, flows: &Flows, names: &Names) -> String {
         "static void {prefix}_remove({prefix} *own, gw_u8 *record);\n\
          /* Removes a row that `miss` has created and does not return. */\n\
          static inline void {flow}_cancel({prefix} *own, {flow}_row *row)\n{{\n    \
-         {prefix}_remove(own, (gw_u8 *)row - {upper}_ROW_OFFSET);\n}}\n"
+         own->created--;\n    {prefix}_remove(own, (gw_u8 *)row - {upper}_ROW_OFFSET);\n}}\n"
     );
     if reverse_words > 0 {
         text += &format!(
@@ -264,13 +304,12 @@ fn create(declaration: &Declaration, flows: &Flows, names: &Names) -> String {
              gw_u8 *record = (gw_u8 *)row - {upper}_ROW_OFFSET;\n    \
              const gw_u32 index = (gw_u32)((gw_u64)(record - own->records) / {upper}_RECORD_BYTES);\n    \
              if (gw_flows_lookup(own, &{prefix}_shape, hash, words, GW_REVERSE) != 0 ||\n        \
-             !gw_flows_insert(own, hash, (index + 1) * 2 + 1)) {{\n        return 0;\n    }}\n    \
+             !gw_flows_insert(own, hash, (index + 1) * 2 + 1)) {{\n        own->refused++;\n        return 0;\n    }}\n    \
              for (gw_u32 i = 0; i < {reverse_words}; i++) {{\n        \
              ((gw_u64 *)(record + {upper}_REVERSE_OFFSET))[i] = words[i];\n    }}\n    \
              ((gw_flow_meta *)record)->used = 2;\n    return 1;\n}}\n"
         );
     }
-    let _ = declaration;
     text
 }
 

@@ -9,6 +9,7 @@ pub mod rust;
 pub mod schema;
 
 use crate::Contract;
+pub use flows::entries as flow_entries;
 pub(crate) use flows::row_layout;
 
 use crate::ImageLayout;

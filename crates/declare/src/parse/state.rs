@@ -23,6 +23,8 @@ const MAGLEV_ROWS_MAX: u32 = 65_535;
 const LIST_MAX: u64 = 4096;
 /// Maximum number of tables of a function.
 const TABLES_MAX: usize = 16;
+/// Maximum number of resources of a function (`GW_FLOWS_POOLS` in `kernels/tables/flows.h`).
+const RESOURCES_MAX: usize = 4;
 /// Maximum duration of a timer, in seconds. It is one week.
 const TIMER_MAX: u64 = 604_800;
 
@@ -214,9 +216,21 @@ pub(super) fn check(declaration: &Declaration) -> Result<(), Error> {
                 return refuse(format!("flows.{}: `limit.max` must name a number of `[params]`", flows.name));
             }
         }
+        if declaration.drops.is_empty() {
+            return refuse(format!("flows.{}: packets without a flow need a drop reason", flows.name));
+        }
+        if !flows.reverse.is_empty() && declaration.resources.is_empty() {
+            return refuse(format!(
+                "flows.{}: a second key needs `[resources]`, whose ports lead to the worker of the flow",
+                flows.name
+            ));
+        }
         if declaration.tables.iter().any(|table| table.name == flows.name) {
             return refuse(format!("`{}` names a table and flows", flows.name));
         }
+    }
+    if declaration.resources.len() > RESOURCES_MAX {
+        return refuse(format!("a function has at most {RESOURCES_MAX} resources"));
     }
     for resource in &declaration.resources {
         let Some(flows) = &declaration.flows else {

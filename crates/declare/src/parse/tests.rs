@@ -176,6 +176,12 @@ fn flows_and_resources_are_read() {
         ("addresses = \"pool\"", "addresses = \"each\"", "`ipv4[]`"),
         ("\"mapped\", \"mapped_port\"]", "\"mapped\", \"mapped\"]", "16 bits"),
         ("timeout  = { udp = 300, tcp = 7440 }", "", "timers"),
+        ("[drops]\nno_port = \"The pool has no free port for this flow.\"\n", "", "need a drop reason"),
+        (
+            "[resources.port]\naddresses = \"pool\"\nports     = [1024, 65535]\nreverse   = [\"mapped\", \"mapped_port\"]\n",
+            "",
+            "a second key needs",
+        ),
     ] {
         let error = Declaration::parse(&NAT44.replacen(line, replacement, 1)).unwrap_err();
         assert!(error.message.contains(part), "{replacement}: {error}");

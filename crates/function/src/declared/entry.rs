@@ -130,7 +130,8 @@ impl Format {
                 Key::Pattern(priority as u32, patterns)
             }
             Shape::Strings => {
-                Key::Bytes(parse_pattern(text(0).as_bytes()).map_err(|error| in_column("pattern", error))?)
+                let pattern = parse_pattern(text(0).as_bytes());
+                Key::Bytes(pattern.map_err(|error| in_column("pattern", error))?)
             }
         })
     }

@@ -89,6 +89,11 @@ impl Declared {
         tables.iter().find_map(|table| table.content.meter()).map(Arc::clone)
     }
 
+    /// Returns the memory with all tables, for code that outlives the function.
+    pub(crate) fn shared_image(&self) -> Arc<Image> {
+        Arc::clone(&self.image)
+    }
+
     /// Returns the memory with all tables and the state of the tables, for commands.
     pub(super) fn parts(&self) -> (&Arc<Image>, MutexGuard<'_, Vec<State>>) {
         // A panic in a command leaves this lock poisoned but safe to use. The entries and the

@@ -4,6 +4,7 @@
 //! | module | holds |
 //! |---|---|
 //! | `entry` | entries as text and as keys and rows |
+//! | `flows` | state of flows on the workers |
 //! | `file` | files of entries |
 //! | `image` | the table image: parameters and all tables |
 //! | `meter` | rates of packets, whose tokens the workers keep |
@@ -14,9 +15,11 @@
 mod commands;
 mod entry;
 mod file;
+mod flows;
 mod image;
 mod meter;
 mod rows;
 mod shapes;
 
+pub(crate) use flows::FlowState;
 pub(crate) use image::{Declared, Values};

@@ -41,7 +41,7 @@ impl Case<'_> {
             let moved = i32::from(after[index].head) - i32::from(before[index].head);
             let frame = self.region.frame_mut(&after[index]).to_vec();
             self.region.release(&after[index]);
-            let answer = Answer { outcome, moved, frame, is_new: false };
+            let answer = Answer { outcome, moved, frame, parameter: None, is_new: false };
             lines += &(expect::line(self.contract, &self.test.ports, &self.frames[index], &answer) + "\n");
         }
         assert_eq!(lines, self.expected, "{}, {form}", self.contract.kind);

@@ -6,6 +6,7 @@
 //! | `matrix` | all functions, implementations and batch sizes |
 //! | `built_in` | functions that consist of their folder in `kernels/` |
 //! | `declared` | functions of users, and the shapes of declared tables |
+//! | `flows` | flows of functions of users, compared with a model |
 //! | `follow`, `neighbours` | routes and neighbours of the kernel and of FRR |
 //! | `l2_concurrent` | a switch that learns while it forwards |
 //! | `route_changes`, `route_changes_ipv6`, `ndn_changes` | lookups while tables change |
@@ -15,6 +16,7 @@
 
 mod built_in;
 mod declared;
+mod flows;
 mod follow;
 mod implementations;
 mod ipv6_vectors;

@@ -120,7 +120,7 @@ impl<'a> Bench<'a> {
             subject,
             keep: arguments.keep.as_deref(),
             checked,
-            forms: forms::forms(subject.compiled),
+            forms: forms::forms(subject.compiled, image).map_err(Failure::user)?,
             guarded: Guarded::new().map_err(Failure::user)?,
             lanes: if arguments.cpu_only { Lanes::default() } else { Lanes::open(&Arc::clone(&subject.function))? },
             coverage: Coverage::new(subject.compiled.contract),
@@ -141,7 +141,8 @@ impl<'a> Bench<'a> {
                 }
                 Err(Stopped::Error(error)) => return Err(Failure::user(error)),
             };
-            for form in &self.forms {
+            for form in 0..self.forms.len() {
+                let form = &mut self.forms[form];
                 let (found, counted) =
                     self.guarded.run(form, self.subject.compiled, self.subject.function.image(), bin, parameters);
                 let name = form.to_string();
@@ -151,7 +152,7 @@ impl<'a> Bench<'a> {
                 }
             }
             for index in 0..self.lanes.len() {
-                let (name, found, counted) = self.lanes.run(index, bin, parameters)?;
+                let (name, found, counted) = self.lanes.run(index, bin, &answers)?;
                 if let Some((frame, message)) = self.difference((&answers, &counters), (&found, &counted), &name) {
                     let message = self.describe(origin, first + frame, &bin[frame], &message)?;
                     return Err(self.subject.fault(None, &message));
@@ -180,6 +181,9 @@ impl<'a> Bench<'a> {
         };
         let (text, other_text) = (expected.text(&answer.outcome), expected.text(&other.outcome));
         let message = match text == other_text {
+            true if answer.parameter != other.parameter => {
+                format!("{form} gives another result of `update` than the C code without optimisation, with `{text}`")
+            }
             true => format!("{form} gives another frame than the C code without optimisation, with `{text}`"),
             false => format!("{form} gives `{other_text}`, and the C code without optimisation gives `{text}`"),
         };
@@ -223,5 +227,6 @@ impl<'a> Bench<'a> {
 /// Returns whether two forms give the same result. The frame of a dropped packet does not matter.
 fn is_same(a: &Answer, b: &Answer) -> bool {
     a.outcome == b.outcome
+        && a.parameter == b.parameter
         && (a.outcome.verdict == godwit_abi::VERDICT_DROP || (a.moved == b.moved && a.frame == b.frame))
 }
