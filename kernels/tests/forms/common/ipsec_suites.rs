@@ -111,13 +111,18 @@ fn image(suite: Suite, random: &mut Random) -> (Lines, Vec<Pair>) {
         let pair = Pair { flags };
         let icv_bytes = random.pick(suite.icv_bytes);
         let mut authentication: Vec<u32> = (0..16).map(|_| random.next_u32()).collect();
-        if suite.is_ghash {
-            authentication = powers(&authentication[..4]);
-        }
-        let rounds = suite.key_bytes / 4 + 6;
+        let round_key_words = suite.key_bytes + 28;
         let mut keys: Vec<u32> = (0..60).map(|_| random.next_u32()).collect();
+        if suite.is_ghash {
+            let powers = powers(&authentication[..4]);
+            authentication = powers[..16].to_vec();
+            // With AES-128, powers 5 to 8 follow the round keys.
+            if suite.key_bytes == 16 {
+                keys[round_key_words..].copy_from_slice(&powers[16..]);
+            }
+        }
         if suite.is_cbc {
-            keys.truncate(4 * (rounds + 1));
+            keys.truncate(round_key_words);
         }
         let salt = random.next_u32();
         let ports = random.next_u32();
@@ -139,7 +144,7 @@ fn image(suite: Suite, random: &mut Random) -> (Lines, Vec<Pair>) {
     (write_image(&sas, &selectors), pairs)
 }
 
-/// Returns the first four powers of a 128-bit polynomial with the product of POLYVAL, `a b x^-128`
+/// Returns the first eight powers of a 128-bit polynomial with the product of POLYVAL, `a b x^-128`
 /// (RFC 8452, section 3).
 fn powers(key: &[u32]) -> Vec<u32> {
     let key = key.iter().rev().fold(0, |number, word| number << 32 | u128::from(*word));
@@ -149,7 +154,7 @@ fn powers(key: &[u32]) -> Vec<u32> {
             (sum >> 1) ^ if sum & 1 == 1 { 0xe1 << 120 } else { 0 }
         })
     };
-    let powers = std::iter::successors(Some(key), |power| Some(dot(key, *power))).take(4);
+    let powers = std::iter::successors(Some(key), |power| Some(dot(key, *power))).take(8);
     powers.flat_map(|power| (0..4).map(move |word| (power >> (32 * word)) as u32)).collect()
 }
 
