@@ -214,6 +214,7 @@ fn check(declaration: &Declaration) -> Result<(), Error> {
     }
     state::check(declaration)?;
     meter::check(declaration)?;
+    outcomes::check_flows(declaration)?;
     // A struct with unused bytes has no valid layout, so this call returns an error.
     for record in &declaration.records {
         RecordLayout::of(record, &declaration.records).map_err(|error| Error::at(declaration.line, error))?;

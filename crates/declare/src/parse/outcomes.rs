@@ -86,6 +86,15 @@ pub(super) fn check_counters(declaration: &Declaration) -> Result<(), Error> {
     }
 }
 
+/// Checks that a function with flows has no counters. The functions that keep flows cannot count.
+pub(super) fn check_flows(declaration: &Declaration) -> Result<(), Error> {
+    if declaration.flows.is_some() && declaration.kernel_counters() > 0 {
+        let message = "a function has `[counters]` or `[flows]`: `find`, `miss` and `update` cannot count".to_owned();
+        return Err(Error { line: declaration.line, message });
+    }
+    Ok(())
+}
+
 /// Checks that a text can be printed in a table of a documentation page.
 fn sentence(text: String, line: usize) -> Result<String, Error> {
     if text.is_empty() || text.contains(['|', '\n']) || text.contains("/*") {
