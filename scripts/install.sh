@@ -20,6 +20,8 @@ if [ "${1:-build}" = test ]; then
     need+=(strace)
     # Remote end of IPsec tunnels: strongSwan with IKE and userland ESP.
     need+=(strongswan-charon libcharon-extra-plugins libstrongswan-standard-plugins libstrongswan-extra-plugins strongswan-swanctl)
+    # Shells that check the completion scripts.
+    need+=(zsh fish)
     # Peer of the signing engine and client of the TLS proxy.
     need+=(openssl)
     # Peer of the IPsec benchmarks; x86-64 only.
