@@ -8,16 +8,19 @@ use godwit_state::{Entry, Source, State};
 use super::*;
 use crate::Durable;
 
-const GCM: &str = "encryption = \"aes-128-gcm\"\nencryption_key = \"8d1f0c0f7a1b2c3d4e5f60718293a4b5c6d7e8f9\"";
-
-fn out() -> String {
+/// Returns a sending SA. Only one function at a time can claim a key, and tests run in parallel. Each
+/// test therefore has a `key` of its own, which also differs between processes.
+fn out(key: u16) -> String {
+    let process = std::process::id();
     format!(
-        "[[sa]]\nname = \"west\"\nspi = 0x1001\ndirection = \"out\"\nsource = \"192.0.2.1\"\ndestination = \"192.0.2.2\"\n{GCM}\n"
+        "[[sa]]\nname = \"west\"\nspi = 0x1001\ndirection = \"out\"\nsource = \"192.0.2.1\"\n\
+         destination = \"192.0.2.2\"\nencryption = \"aes-128-gcm\"\n\
+         encryption_key = \"{key:04x}{process:08x}2c3d4e5f60718293a4b5c6d7e8f9\"\n"
     )
 }
 
-fn inbound() -> String {
-    out().replace("\"out\"", "\"in\"").replace("west", "east")
+fn inbound(key: u16) -> String {
+    out(key).replace("\"out\"", "\"in\"").replace("west", "east")
 }
 
 /// Starts the function as in a new process.
@@ -50,7 +53,7 @@ fn no_number_is_used_before_it_is_durable() {
     let path = folder.path().join("state");
     let mut last = 0;
     for _ in 0..3 {
-        let (function, state) = start(&path, &out());
+        let (function, state) = start(&path, &out(1));
         let before = last;
         for turn in 0..700_000u64 {
             match next(&function) {
@@ -76,12 +79,12 @@ fn no_number_is_used_before_it_is_durable() {
 fn a_clean_end_skips_no_number() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("state");
-    let (function, state) = start(&path, &out());
+    let (function, state) = start(&path, &out(2));
     assert_eq!([next(&function), next(&function)], [Ok(1), Ok(2)]);
     let keeper = state.start().unwrap();
     keeper.finish().unwrap();
     std::mem::drop((function, state));
-    let (function, _state) = start(&path, &out());
+    let (function, _state) = start(&path, &out(2));
     assert_eq!(next(&function), Ok(3));
     let listed = function.control().database.states.hot(0).packets(false, function.database.states.grants.first(0));
     assert_eq!(listed, 1, "packets of this process");
@@ -95,7 +98,7 @@ fn an_accepted_packet_is_replayed_after_a_crash() {
         let states = &function.database.states;
         states.check(0, sequence as u32).and_then(|(_, sequence)| states.accept(0, sequence, 100).map(|()| sequence))
     };
-    let (function, state) = start(&path, &inbound());
+    let (function, state) = start(&path, &inbound(3));
     for sequence in 1..=64 {
         assert_eq!(accept(&function, sequence), Ok(sequence));
     }
@@ -108,7 +111,7 @@ fn an_accepted_packet_is_replayed_after_a_crash() {
     assert!(ceiling >= 67 + 64, "{ceiling}");
     std::mem::drop((function, state));
 
-    let (function, state) = start(&path, &inbound());
+    let (function, state) = start(&path, &inbound(3));
     for sequence in [1, 64, 65, 66, 67, ceiling] {
         assert_eq!(accept(&function, sequence), Err(DROP_REPLAYED), "{sequence}");
     }
@@ -123,7 +126,7 @@ fn an_accepted_packet_is_replayed_after_a_crash() {
 #[test]
 fn a_reservation_for_an_old_sa_of_a_slot_is_ignored() {
     let folder = tempfile::tempdir().unwrap();
-    let (function, _state) = start(&folder.path().join("state"), &out());
+    let (function, _state) = start(&folder.path().join("state"), &out(4));
     let grants = &function.database.states.grants;
     let entry = Entry { name: [9; 32], number: 1 << 40 };
     assert!(grants.limit(0, 1 << 18).is_some(), "the worker asks for more");
@@ -135,7 +138,7 @@ fn a_reservation_for_an_old_sa_of_a_slot_is_ignored() {
 #[test]
 fn the_last_number_is_not_exceeded() {
     let folder = tempfile::tempdir().unwrap();
-    let (function, state) = start(&folder.path().join("state"), &out());
+    let (function, state) = start(&folder.path().join("state"), &out(5));
     function.database.states.set_last(0, u64::from(u32::MAX) - 2);
     assert_eq!(next(&function), Err(DROP_NOT_DURABLE));
     keep(&function, &state);
@@ -148,7 +151,7 @@ fn the_last_number_is_not_exceeded() {
 #[test]
 fn a_key_has_one_sending_function() {
     let state = Arc::new(State::open(None).unwrap());
-    let key = out().replace("8d1f", "77aa");
+    let key = out(6);
     let (one, other) = (ipsec(&key), ipsec(&key.replace("west", "north")));
     Durable::start(&one, "a", &state).unwrap();
     let refused = Durable::start(&other, "b", &state).unwrap_err().to_string();
