@@ -60,7 +60,8 @@ static void gw_NAME_clock(gw_NAME *own, gw_u64 now_ns)
     own->tick = tick;
     const gw_u32 elapsed = tick - own->swept;
     const gw_u32 is_due = elapsed >= GW_FLOWS_SWEEP_MS;
-    gw_u64 count = (gw_u64)own->high_water * (is_due ? GW_FLOWS_SWEEP_MS : elapsed) / GW_FLOWS_SWEEP_MS;
+    gw_u64 count =
+        (gw_u64)own->high_water * (is_due ? GW_FLOWS_SWEEP_MS : elapsed) / GW_FLOWS_SWEEP_MS;
     if (count < GW_FLOWS_SWEEP_MIN && !is_due) {
         return;
     }
@@ -116,10 +117,10 @@ static inline void gw_NAME_group(gw_NAME *own, const gw_flows_call *call, gw_u32
         if (sides[i] == GW_FORWARD) {
             gw_NAME_FLOW_key_words(&keys[i], words[i]);
         }
-        GW_NAME_REVERSE(else if (sides[i] == GW_REVERSE) {
-            gw_NAME_FLOW_reverse_words(&reverse, words[i]);
-        })
-        else {
+        GW_NAME_REVERSE(
+            else if (sides[i] == GW_REVERSE) { gw_NAME_FLOW_reverse_words(&reverse, words[i]); })
+        else
+        {
             sides[i] = GW_NO_FLOW;
             continue;
         }
@@ -188,7 +189,7 @@ GW_FLOWS_EXPORTED gw_u64 GW_FLOWS_ENTRY(open)(void *memory, const gw_flows_confi
 GW_FLOWS_EXPORTED void GW_FLOWS_ENTRY(prepare)(void *memory, const gw_flows_call *call);
 GW_FLOWS_EXPORTED void GW_FLOWS_ENTRY(counts)(const void *memory, gw_u64 *counts);
 GW_FLOWS_EXPORTED gw_u32 GW_FLOWS_ENTRY(bucket)(const gw_u8 *image, const gw_u8 *frame,
-                                               gw_u64 length);
+                                                gw_u64 length);
 
 /* Creates the state in memory that is zero. Returns the size of this memory, also if `memory` is
  * null. */

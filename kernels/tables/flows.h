@@ -5,9 +5,9 @@
  *   | gw_flows | slots | records | free records | limits | taken ports | next ports |
  *
  * A record holds the keys and the row of a flow. The slots are a hash table of 8-byte entries,
- * | tag 32 | record 31 | side 1 |, in buckets of one cache line. The entry of a key is in one of two
- * buckets, and each bucket follows from the other one and the tag. A full bucket passes an entry on
- * to the other bucket of this entry. At most half of the slots are used.
+ * | tag 32 | record 31 | side 1 |, in buckets of one cache line. The entry of a key is in one of
+ * two buckets, and each bucket follows from the other one and the tag. A full bucket passes an
+ * entry on to the other bucket of this entry. At most half of the slots are used.
  */
 #ifndef GODWIT_FLOWS_H
 #define GODWIT_FLOWS_H
