@@ -8,8 +8,8 @@ use godwit_state::{Entry, Source, State};
 use super::*;
 use crate::Durable;
 
-/// Returns a sending SA. Only one function at a time can claim a key, and tests run in parallel. Each
-/// test therefore has a `key` of its own, which also differs between processes.
+/// Returns the stanza of an outbound SA. `key` and the process number make its encryption key
+/// unique, because only one function at a time can claim a key.
 fn out(key: u16) -> String {
     let process = std::process::id();
     format!(
