@@ -176,7 +176,7 @@ fn flows_and_resources_are_read() {
         ("addresses = \"pool\"", "addresses = \"each\"", "`ipv4[]`"),
         ("\"mapped\", \"mapped_port\"]", "\"mapped\", \"mapped\"]", "16 bits"),
         ("timeout  = { udp = 300, tcp = 7440 }", "", "timers"),
-        ("*/", "[counters]\nbytes = { text = \"Bytes.\" }\n*/", "`[counters]` or `[flows]`"),
+        ("*/", "[counters]\nsent_bytes = { text = \"Bytes.\" }\n*/", "`[counters]` or `[flows]`"),
         ("[drops]\nno_port = \"The pool has no free port for this flow.\"\n", "", "need a drop reason"),
         (
             "[resources.port]\naddresses = \"pool\"\nports     = [1024, 65535]\nreverse   = [\"mapped\", \"mapped_port\"]\n",
