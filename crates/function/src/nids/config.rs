@@ -116,8 +116,8 @@ fn peers(pairs: &[Spanned<[String; 2]>], ports: &[String]) -> Result<Vec<u16>, E
     Ok(peers)
 }
 
-/// Applies the settings of a TOML table. A nested table contributes its name to the name of a
-/// setting, such as `stream.midstream`.
+/// Applies the settings in a TOML table. Settings in a nested table have dotted names, such as
+/// `stream.midstream`.
 fn apply(settings: &mut Settings, prefix: &str, table: &Table, refuse: &dyn Fn(String) -> Error) -> Result<(), Error> {
     for (key, setting) in table {
         let name = format!("{prefix}{key}");
@@ -135,7 +135,7 @@ fn apply(settings: &mut Settings, prefix: &str, table: &Table, refuse: &dyn Fn(S
     Ok(())
 }
 
-/// Returns the output for records, and the interval between two `stats` records.
+/// Returns the record output, and the interval between two `stats` records.
 fn output(
     eve: &Spanned<Eve>,
     settings: &mut Settings,

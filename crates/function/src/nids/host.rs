@@ -25,7 +25,7 @@ pub(super) struct NidsHost {
     /// Egress port for the packets of each ingress port.
     pub(super) peers: Arc<[u16]>,
     pub(super) inline: bool,
-    /// Difference in nanoseconds between the times in event records and the times of the engine.
+    /// Offset between the engine's clock and the timestamps of event records, in nanoseconds.
     pub(super) clock_offset_ns: u64,
 }
 
@@ -66,8 +66,8 @@ impl HostHalf for NidsHost {
         }
         for (packet, stamp) in packets.arrived.iter().zip(packets.stamps) {
             self.clock_offset_ns = stamp.time_ns.wrapping_sub(packets.now_ns);
-            // Event records number the frames of a capture file, as Suricata does. Frames of live
-            // traffic have no numbers.
+            // As in Suricata, event records number the frames of a capture file. Live frames have
+            // no number.
             let number = if packets.live { 0 } else { stamp.sequence + 1 };
             let frame = packets.region.frame(packet);
             let result = self.inspector.frame(LinkType::Ethernet, frame, number, stamp.time_ns / 1000);

@@ -9,7 +9,7 @@
 //! | `output/` | EVE records, from the workers to a file or socket |
 //!
 //! The crate `godwit-nids` implements the inspection. All of it runs on the CPU before any kernel
-//! runs, because the state of a flow depends on the order of its packets.
+//! runs, because flow state depends on the packet order.
 
 mod config;
 mod host;
@@ -42,8 +42,8 @@ use rules::Rules;
 /// Properties, verdicts and drop reasons of the function, as declared in `kernels/nids/nids.h`.
 pub use godwit_kernels::declared::nids::*;
 
-/// Names of the statistics that the first counters of this function show. Each counter is the sum
-/// of the statistics in its list.
+/// Statistics that feed the first counters of this function. Each counter is the sum of the
+/// statistics in its list.
 const COUNTED: [&[&str]; 6] = [
     &["detect.alert"],
     &["detect.alerts_suppressed"],
@@ -75,8 +75,8 @@ fn build(stanza: Spanned<DeTable<'_>>, context: &BuildContext<'_>) -> Result<Arc
 }
 
 impl Nids {
-    /// Returns the settings for the inspection by one of `workers` workers. Each worker gets an
-    /// equal part of the configured memory.
+    /// Returns the inspection settings for one of `workers` workers. Each worker gets an equal part
+    /// of the configured memory.
     fn settings_of(&self, workers: usize) -> Settings {
         let mut settings = self.settings.clone();
         settings.flows_max = settings.flows_max.div_ceil(workers);
@@ -111,8 +111,7 @@ impl Function for Nids {
     fn host_half(&self, worker: usize, workers: usize) -> Option<Box<dyn HostHalf>> {
         let (rules, follower) = self.rules.current();
         let mut inspector = Inspector::new(rules, self.settings_of(workers));
-        // The upper bits of a flow number hold the worker number. Flows of different workers thus
-        // have different numbers.
+        // Each worker numbers its flows from a different base, so flow numbers are unique.
         inspector.number_flows_from((worker as u64) << 48 | 1);
         let sender = self.output.as_ref().map(Output::sender);
         let counters = self.published.worker(worker);

@@ -12,8 +12,8 @@ use godwit_nids::rules::{RuleSet, Variables};
 
 use crate::Error;
 
-/// Maximum time to wait until all workers use the new rules. A worker without packets switches to
-/// the new rules within 100 ms.
+/// Maximum time to wait for all workers to switch to the new rules. An idle worker switches within
+/// 100 ms.
 const RETIRE_LIMIT: Duration = Duration::from_secs(2);
 
 /// Result of loading rules.
@@ -23,7 +23,7 @@ pub(super) struct Loaded {
     pub(super) rules: usize,
     /// Number of rules that are not supported.
     pub(super) unsupported: usize,
-    /// Number of byte strings that the first stage of the inspection searches for.
+    /// Number of byte strings that the first inspection stage searches for.
     pub(super) patterns: usize,
     /// Time that reading and compiling the rules took.
     pub(super) took: Duration,
@@ -101,7 +101,7 @@ impl Rules {
         Ok(loaded)
     }
 
-    /// Returns the current rules, and an object that tells the worker about new rules.
+    /// Returns the current rules, and a follower that tells the worker about new ones.
     pub(super) fn current(&self) -> (Arc<Engine>, Follower) {
         let engine = Arc::clone(&self.current.load().engine);
         let seen = engine.number;

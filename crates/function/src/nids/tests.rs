@@ -171,7 +171,7 @@ fn a_reload_replaces_the_rules_and_keeps_flows() {
         "alert udp any any -> any any (content:\"nothing\"; sid:7;)\nalert nonsense\n",
     )
     .unwrap();
-    // The command waits until the worker switches to the new rules, which happens in this loop.
+    // The command waits until this loop makes the worker switch to the new rules.
     let result = std::thread::scope(|scope| {
         let command = scope.spawn(|| bench.function.command(&json!({ "command": "reload" }), &Idle).unwrap());
         while !command.is_finished() {

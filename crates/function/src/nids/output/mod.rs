@@ -1,5 +1,4 @@
-//! Output of EVE records (JSON events) from the workers to a file or a socket. A separate thread
-//! writes the records.
+//! Writes EVE records (JSON events) to a file or a socket, on a separate thread.
 //!
 //! Workers of a live system never wait for the writer. If [`QUEUE_BYTES_MAX`] bytes are queued,
 //! further records are lost and counted. In a replay of captured packets, workers wait instead.
@@ -21,14 +20,14 @@ pub(super) use target::Target;
 const QUEUE_BYTES_MAX: usize = 64 << 20;
 /// Maximum number of messages in the queue to the writer.
 const QUEUE_MESSAGES_MAX: usize = 4096;
-/// Interval between two attempts to connect to a socket after a failure.
+/// Interval between two connection attempts.
 const RETRY: Duration = Duration::from_millis(500);
 
 /// Message to the writer.
 enum Message {
     /// Records to write, as one JSON object per line.
     Records(Vec<u8>),
-    /// Makes the writer open the output file again. The writer answers with an error if this fails.
+    /// Asks the writer to reopen the output file. The reply contains the error, if any.
     Reopen(SyncSender<Option<std::io::Error>>),
     /// The writer must end, because no more messages follow.
     End,
@@ -58,8 +57,8 @@ struct Writer {
 /// Connection of one worker to the writer.
 pub(super) struct Sender {
     shared: Arc<Shared>,
-    /// Channel to the writer, and whether the worker waits when the channel is full. The value is
-    /// `None` if the output was not started.
+    /// Channel to the writer, and whether the worker waits when the channel is full. `None` until
+    /// the output starts.
     channel: Option<(SyncSender<Message>, bool)>,
 }
 
@@ -91,11 +90,11 @@ impl Output {
         Self { target, shared: Arc::default(), running: Mutex::default() }
     }
 
-    /// Opens the file or socket and starts the thread that writes records.
+    /// Opens the file or socket and starts the writer thread.
     ///
     /// # Errors
-    /// Returns [`Error::Command`] if a file cannot be opened. A socket that does not exist is no
-    /// error, because it may appear later.
+    /// Returns [`Error::Command`] if a file cannot be opened. A missing socket is no error, because
+    /// it may appear later.
     pub(super) fn start(&self, live: bool) -> Result<(), Error> {
         let open = self.target.open().map_err(|error| self.error(&error))?;
         let (sender, receiver) = sync_channel(QUEUE_MESSAGES_MAX);
@@ -127,7 +126,7 @@ impl Output {
         self.sender().send(records);
     }
 
-    /// Opens the output file again by its name, for example after the file was renamed.
+    /// Reopens the output file, for example after log rotation.
     ///
     /// # Errors
     /// Returns [`Error::Command`] if the file cannot be opened. The old file then stays open.
@@ -175,15 +174,15 @@ impl Drop for Output {
 
 /// Writes records until a message ends the writer.
 fn write(receiver: &Receiver<Message>, target: &Target, mut open: Option<Open>, shared: &Shared) {
-    // After a failure, no further failure is reported until a write succeeds.
+    // After a failure, no other failure is reported until a write succeeds.
     let mut failed = false;
     loop {
         let message = match receiver.try_recv() {
             Ok(message) => message,
             Err(TryRecvError::Disconnected) => break,
             Err(TryRecvError::Empty) => {
-                // No further records are queued. The writer therefore writes the collected records
-                // now, without a delay for readers of the file.
+                // The queue is empty, so the collected records are written now. Readers of the file
+                // see them without delay.
                 flush(&mut open, target, shared, &mut failed);
                 match receiver.recv_timeout(RETRY) {
                     Ok(message) => message,
@@ -216,7 +215,7 @@ fn write(receiver: &Receiver<Message>, target: &Target, mut open: Option<Open>, 
                     }
                     Err(error) => Some(error),
                 };
-                // The thread that sent the command may no longer wait for the answer.
+                // The requester may have stopped waiting.
                 drop(answer.send(error));
             }
         }
@@ -231,8 +230,8 @@ fn flush(open: &mut Option<Open>, target: &Target, shared: &Shared, failed: &mut
     }
 }
 
-/// Counts the records that a failed write loses. Reports only the first of several successive
-/// failures to the operator.
+/// Counts the records that a failed write loses. Reports only the first of several consecutive
+/// failures.
 fn report(
     written: Option<std::io::Result<()>>,
     open: &mut Option<Open>,

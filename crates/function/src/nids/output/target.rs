@@ -9,7 +9,7 @@ use std::time::Duration;
 
 /// Number of bytes that are collected before they are written.
 const BUFFER_BYTES: usize = 64 << 10;
-/// Time after which a write to a socket fails because the other program does not read.
+/// Write timeout for a socket whose reader has stalled.
 const SOCKET_TIMEOUT: Duration = Duration::from_millis(500);
 
 /// Configured target of records.
@@ -17,7 +17,7 @@ const SOCKET_TIMEOUT: Duration = Duration::from_millis(500);
 pub(in crate::nids) enum Target {
     /// The target is a file, to which records are appended.
     File(PathBuf),
-    /// The target is a Unix stream socket on which another program listens.
+    /// Unix stream socket of a listening program.
     Socket(PathBuf),
 }
 
@@ -35,8 +35,7 @@ impl Target {
         matches!(self, Self::Socket(_))
     }
 
-    /// Opens the target of records. Returns `None` if the target is a socket on which no program
-    /// listens yet.
+    /// Opens the output target. Returns `None` for a socket without a listener.
     ///
     /// # Errors
     /// Returns an error if the file cannot be opened.
