@@ -88,7 +88,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
 }
 
 /// Converts `host/path` to name components. The labels of the host come first, from last to first,
-/// and the path follows.
+/// and then the path.
 fn components(line: &str, name: &mut Vec<u8>) {
     name.clear();
     let (host, path) = line.split_once('/').unwrap_or((line, ""));

@@ -1,4 +1,4 @@
-//! Control commands that add, delete and list names, and that add and change next hops.
+//! Control commands that add, delete and list names, and that change next hops.
 
 use std::collections::HashMap;
 use std::ops::Range;
@@ -17,7 +17,7 @@ use super::{NextHop, Parts, hash, uri};
 use crate::request::{refuse_unknown, refuse_unknown_in};
 use crate::{Error, Running};
 
-/// Maximum number of names in a reply to the command `list`. It is also the default number.
+/// Maximum and default number of names in a reply to `list`.
 const LIST_MAX: u64 = 10_000;
 
 /// Commands with their keys.
@@ -48,7 +48,7 @@ impl Control {
         let next_hops_max = next_hops.len() + spare_next_hops;
         let shape = Shape::new(&names, key, guide);
         let mut table = Table::new(shape, key, spare_names, next_hops_max, udp_port)?;
-        // No device has a copy of the table yet, so the changed ranges need no copy.
+        // No device has a copy of the table yet.
         let mut written = Written::default();
         for (index, (_, next_hop)) in (0..).zip(&next_hops) {
             table.set_next_hop(index, next_hop, &mut written);
@@ -88,7 +88,7 @@ impl Control {
         self.next_hops.iter().map(|(_, next_hop)| *next_hop).collect()
     }
 
-    /// Appends a change of a name to the log. Compacts the log if most entries are obsolete.
+    /// Appends a name change to the log. Compacts the log if most entries are obsolete.
     fn log_change(&mut self, name: &[u8], next_hop: u32) {
         self.names.push(name, next_hop);
         if self.names.len() as u64 > 2 * self.table.len() + (1 << 16) {
@@ -105,7 +105,7 @@ impl Control {
     }
 }
 
-/// Runs one control command, which takes effect either completely or not at all.
+/// Runs one control command. The command takes effect completely or not at all.
 pub(super) fn run(
     control: &mut Control,
     request: &Value,
@@ -127,7 +127,7 @@ fn refuse<T>(message: impl Into<String>) -> Result<T, Error> {
     Err(Error::Command { message: message.into() })
 }
 
-/// Copies the changed ranges of the table to the devices. New contents are copied before the
+/// Copies the changed ranges of the table to the devices. New records are copied before the
 /// references to them.
 fn upload(written: Written, running: &dyn Running) -> Result<(), Error> {
     for mut ranges in [written.contents, written.words] {
@@ -150,7 +150,7 @@ fn parsed(text: &str) -> Result<Vec<u8>, Error> {
     Ok(names.iter().next().map(|(name, _)| name.to_vec()).unwrap_or_default())
 }
 
-/// Parses the names in a request, which contains them as an array of strings.
+/// Parses the array of names in a request.
 fn prefixes(request: &Value) -> Result<Vec<Vec<u8>>, Error> {
     let texts = request.get("prefix").and_then(Value::as_array).filter(|texts| !texts.is_empty());
     let Some(texts) = texts.and_then(|texts| texts.iter().map(Value::as_str).collect::<Option<Vec<_>>>()) else {
@@ -176,8 +176,8 @@ fn add(control: &mut Control, request: &Value, running: &dyn Running) -> Result<
         let (Some(prefix), Some(next_hop)) = (text("prefix"), text("next_hop")) else { return refuse(NEEDS) };
         requested.push((parsed(prefix)?, index(control, next_hop)?));
     }
-    // A lookup must not see the earlier entries of a name that occurs several times. Only the last
-    // entry is therefore kept.
+    // If a name occurs several times, only its last entry is kept. Lookups must not see the earlier
+    // ones.
     let mut seen = std::collections::HashSet::new();
     requested.reverse();
     requested.retain(|(name, _)| seen.insert(name.clone()));
@@ -200,13 +200,13 @@ fn add(control: &mut Control, request: &Value, running: &dyn Running) -> Result<
     for (name, next_hop) in &requested {
         control.log_change(name, *next_hop);
     }
-    // The next change can begin when all lookups that began before this change have ended.
+    // The next change must wait until all lookups that began before this change have ended.
     running.quiesce()?;
     Ok(json!({ "added": requested.len() }))
 }
 
-/// Restores the previous next hops of names after a failed change. If a device cannot receive the
-/// restored table, the engine stops using the device.
+/// Restores the previous next hops after a failed change. If a device cannot receive the restored
+/// table, the engine stops using the device.
 fn undo(control: &mut Control, before: &[(&Vec<u8>, Option<u32>)], running: &dyn Running) {
     let mut written = Written::default();
     let mut freed = Freed::new();
@@ -278,8 +278,7 @@ fn list(control: &Control, request: &Value) -> Result<Value, Error> {
     Ok(json!({ "names": control.len(), "route": listed }))
 }
 
-/// Adds and changes next hops. A change takes effect at the same time for all names that use the
-/// next hop.
+/// Adds or changes next hops. Each change takes effect for all names of the next hop at once.
 fn next_hop(
     control: &mut Control,
     request: &Value,
@@ -333,9 +332,9 @@ fn next_hop(
         control.table.set_next_hop(index as u32, next_hop, &mut written);
     }
     upload(written, running)?;
-    // There are two copies of each next hop, and a change writes the unused copy. Earlier lookups
-    // may still use the old copy. The next change overwrites the old copy, so this command waits
-    // for these lookups.
+    // Each next hop has two copies, and a change writes the unused one. Earlier lookups may still
+    // use the old copy. The next change overwrites the old copy, so this command waits for these
+    // lookups.
     running.quiesce()?;
     Ok(json!({ "next_hops": requested.len() }))
 }

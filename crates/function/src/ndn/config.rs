@@ -12,7 +12,7 @@ use crate::config::value;
 use crate::routes::{parse_mac, port_index};
 use crate::{BuildContext, Error};
 
-/// Maximum of each configurable spare capacity, for names and for next hops.
+/// Maximum spare capacity that can be configured, for names and for next hops.
 const SPARE_MAX: usize = 1 << 30;
 const NEXT_HOPS_MAX: usize = 1 << 16;
 
@@ -20,11 +20,11 @@ const NEXT_HOPS_MAX: usize = 1 << 16;
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Config {
-    /// Path of a text file of names, whose format `names.rs` describes.
+    /// Path of a text file of names.
     names: Option<PathBuf>,
     /// Next hop of names that are configured without a next hop.
     default_next_hop: Option<Spanned<String>>,
-    /// Names in the configuration, which are added after the names of the file.
+    /// Names that are added after those of the file.
     #[serde(default)]
     route: Vec<RouteConfig>,
     /// Next hops of Interests.

@@ -1,4 +1,4 @@
-//! Forwarding function and frames for the fuzz target of `ndn`.
+//! Forwarding function and frames for the `ndn` fuzz target.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -59,15 +59,15 @@ prefix = "/B/A"
 next_hop = "nowhere"
 "#;
 
-/// Creates a forwarding function with a few names and with next hops of all kinds.
+/// Creates a forwarding function with a few names and with all kinds of next hops.
 pub fn function() -> Arc<dyn Function> {
     let context = BuildContext { name: "fuzzed", ports: &["p".to_owned()], directory: Path::new(".") };
     let stanza = DeTable::parse(STANZA).expect("the stanza is TOML");
     super::build(stanza, &context).expect("the stanza is a valid ndn configuration")
 }
 
-/// Converts fuzz data to a frame. A first byte from 0xf0 to 0xf2 selects headers for the remaining
-/// bytes. Otherwise, the data is the whole frame.
+/// Converts fuzz input to a frame. If the first byte is 0xf0 to 0xf2, it selects headers for the
+/// remaining bytes. Otherwise, the input is the whole frame.
 pub fn frame(data: &[u8]) -> Vec<u8> {
     let ethernet = |ndn: Vec<u8>| [&[2, 0, 0, 0, 0, 9, 2, 0, 0, 0, 0, 8, 0x86, 0x24][..], &ndn].concat();
     let element = |kind: u8, value: &[u8]| {

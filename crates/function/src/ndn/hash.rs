@@ -1,8 +1,7 @@
-//! Hash of names and prefixes by SipHash-1-3 (Aumasson, Bernstein, "SipHash: a fast short-input
+//! Hashes names and prefixes with SipHash-1-3 (Aumasson, Bernstein, "SipHash: a fast short-input
 //! PRF", INDOCRYPT 2012).
 //!
-//! The hash key is secret. An attacker therefore cannot choose many names that fall into the same
-//! bucket.
+//! The hash key is secret, so an attacker cannot choose many names for the same bucket.
 
 use std::hash::{BuildHasher, Hasher, RandomState};
 

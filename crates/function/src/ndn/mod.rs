@@ -1,5 +1,4 @@
-//! The function `ndn` forwards Interests of Named Data Networking by the longest matching prefix of
-//! their names.
+//! The function `ndn` forwards Interests of Named Data Networking (NDN) by longest name prefix.
 
 mod commands;
 mod config;
@@ -55,7 +54,7 @@ pub enum NextHop {
         /// Protocol that carries the NDN packet.
         carrier: Carrier,
     },
-    /// Interest packets are delivered to the operating system of this machine.
+    /// Delivers Interests to the operating system.
     Local,
     /// Interest packets are dropped.
     Blackhole,
@@ -64,7 +63,7 @@ pub enum NextHop {
 /// Protocol that carries an NDN packet to its next hop.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Carrier {
-    /// Ethernet carries the packet directly, with the EtherType of NDN.
+    /// NDN packets are carried directly over Ethernet, with their own EtherType.
     Ethernet,
     /// UDP over IPv4.
     Udp4 {
@@ -96,8 +95,8 @@ impl NextHop {
 /// Contents and capacity of a table.
 #[derive(Debug)]
 pub struct Parts {
-    /// Names with the indices of their next hops. If a name occurs several times, the last entry is
-    /// valid.
+    /// Names with the indices of their next hops. If a name occurs several times, the last entry
+    /// applies.
     pub names: Names,
     /// Next hops with their names, by index.
     pub next_hops: Vec<(String, NextHop)>,
@@ -133,7 +132,7 @@ pub struct Ndn {
     headroom_bytes: u16,
     control: Mutex<Control>,
     sizes: Sizes<1>,
-    /// Table of the reference implementation. It takes much memory and is created at the first use.
+    /// Table of the reference implementation, created on first use because it takes much memory.
     fib: RwLock<Option<reference::Fib>>,
 }
 
@@ -171,8 +170,8 @@ impl Ndn {
         self.control().guide()
     }
 
-    /// Returns the index of the next hop for the longest prefix of a name. The search uses the
-    /// table of the reference implementation instead of the kernel's table.
+    /// Returns the next hop index for the longest prefix of a name. The search uses the table of
+    /// the reference implementation, not the kernel's table.
     pub fn lookup_ref(&self, name: &[u8]) -> Option<u32> {
         self.with_fib(|fib| fib.lookup_bytes(name))
     }
@@ -218,8 +217,8 @@ impl Function for Ndn {
     fn command(&self, request: &Value, running: &dyn Running) -> Result<Value, Error> {
         let mut control = self.control();
         let result = commands::run(&mut control, request, running, self.headroom_bytes);
-        // The command may have changed the names, so the table of the reference implementation is
-        // discarded. The next run of the reference implementation creates a new table.
+        // The command may have changed the names, so the reference table is out of date. The next
+        // run of the reference implementation creates a new one.
         *self.fib.write().unwrap_or_else(PoisonError::into_inner) = None;
         result
     }

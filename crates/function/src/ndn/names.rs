@@ -19,7 +19,7 @@ use crate::Error;
 /// Maximum length of a name in bytes. It equals the maximum length of an NDN packet.
 pub const NAME_BYTES_MAX: usize = 8800;
 
-/// List of names in the encoding of NDN packets, each with the index of its next hop.
+/// List of encoded names, each with its next hop index.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Names {
     bytes: Vec<u8>,
@@ -43,8 +43,8 @@ impl Names {
         self.entries.is_empty()
     }
 
-    /// Adds a name, which is encoded as the value of a Name element. The name must be valid and
-    /// have at most [`NAME_BYTES_MAX`] bytes and 32 components.
+    /// Adds a name, encoded as the value of a Name element. The name must be valid, with at most
+    /// [`NAME_BYTES_MAX`] bytes and 32 components.
     pub fn push(&mut self, name: &[u8], next_hop: u32) {
         self.bytes.extend(name);
         self.entries.push((self.bytes.len() as u64, next_hop));
@@ -53,7 +53,7 @@ impl Names {
     /// Adds a name that is given as a URI.
     ///
     /// # Errors
-    /// Returns an error that states the problem with the URI.
+    /// Returns an error if the URI is invalid.
     pub fn push_uri(&mut self, text: &[u8], next_hop: u32) -> Result<(), Error> {
         let start = self.bytes.len();
         let result = uri::parse(text, &mut self.bytes).and_then(|components| match self.bytes.len() - start {

@@ -24,7 +24,7 @@ const NDN: u16 = 0x8624;
 /// Component of a name, which consists of a type and a value.
 type Component = (u64, Vec<u8>);
 
-/// Forwarding table of the reference implementation, with names and next hops.
+/// Forwarding table of the reference implementation.
 #[derive(Debug)]
 pub(super) struct Fib {
     names: HashMap<Vec<Component>, u32>,
@@ -33,8 +33,8 @@ pub(super) struct Fib {
 }
 
 impl Fib {
-    /// Creates a table from a list of names. If a name occurs several times, the last entry is
-    /// valid. An entry without a next hop deletes the name.
+    /// Creates a table from a list of names. If a name occurs several times, the last entry
+    /// applies. An entry without a next hop deletes the name.
     pub(super) fn new(list: &Names, next_hops: Vec<NextHop>) -> Self {
         let mut names = HashMap::new();
         for (name, next_hop) in list.iter() {
@@ -326,8 +326,8 @@ fn element<'a>(input: &mut &'a [u8]) -> Result<(u64, &'a [u8]), Fault> {
     Ok((kind, value))
 }
 
-/// Parses the components of a name (NDN Packet Format, section "Name"). The type of a component is
-/// 1 to 65535. Components of the types 1 and 2 are digests and have 32 bytes.
+/// Parses the components of a name (NDN Packet Format, section "Name"). Component types range from
+/// 1 to 65535. Types 1 and 2 are digests of 32 bytes.
 fn components(mut name: &[u8]) -> Option<Vec<Component>> {
     let mut components = Vec::new();
     while !name.is_empty() {
@@ -347,7 +347,7 @@ struct Interest {
     hop_limit: Option<usize>,
 }
 
-/// Parses the Interest that a frame carries. Returns `None` if the Interest is malformed.
+/// Parses the Interest in a frame. Returns `None` if the Interest is malformed.
 fn parse_interest(frame: &[u8], outer: &Outer) -> Result<Option<Interest>, Outcome> {
     let mut value = &frame[outer.value.clone()];
     let kind = match outer.kind {
@@ -367,8 +367,7 @@ fn parse_interest(frame: &[u8], outer: &Outer) -> Result<Option<Interest>, Outco
     };
     match kind {
         5 => {
-            // The offset of an element follows from the number of bytes between the element and the
-            // end of the packet.
+            // The offset of an element is computed from the number of bytes after it.
             Ok(interest_elements(value, |rest| outer.value.end - rest.len()))
         }
         6 => Err(Outcome::verdict(VERDICT_DATA)),
@@ -413,7 +412,7 @@ fn interest_elements(mut value: &[u8], offset: impl Fn(&[u8]) -> usize) -> Optio
 
 /// Content of an LpPacket.
 enum Inside<'a> {
-    /// The LpPacket contains a complete network packet, which is not parsed yet.
+    /// Complete network packet, not parsed yet.
     Packet(&'a [u8]),
     /// The LpPacket contains no complete packet, because it is a fragment, a Nack or an idle
     /// packet.

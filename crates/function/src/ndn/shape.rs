@@ -1,4 +1,4 @@
-//! Computes the required capacity of a name table, and the best length of guides. A guide is a name
+//! Computes the required capacity of a name table, and the best guide length. A guide is a name
 //! prefix whose record lists the lengths of all names that begin with it.
 
 use std::collections::HashMap;
@@ -8,7 +8,7 @@ use godwit_kernels::image::{NDN_DEPTHS, NDN_UNIT_BYTES, NdnRecord};
 use super::hash::hash;
 use super::names::Names;
 
-/// Maximum prefix length that the estimate tries, in name components.
+/// Maximum prefix length that the estimate considers, in name components.
 const GUIDE_MAX: usize = 6;
 /// Approximate number of names that the estimate examines.
 const SAMPLE: usize = 1 << 18;
@@ -43,14 +43,14 @@ pub(super) fn ends(name: &[u8]) -> impl Iterator<Item = usize> {
     })
 }
 
-/// Returns the number of 64-byte units that the record of a name with `name_bytes` bytes takes.
+/// Returns the size of a name's record in 64-byte units.
 pub(super) fn units(name_bytes: usize) -> usize {
     (size_of::<NdnRecord>() + name_bytes).div_ceil(NDN_UNIT_BYTES)
 }
 
 impl Shape {
-    /// Computes the required capacity of a table for a list of names. If `guide` is `None`, also
-    /// computes the best value for it.
+    /// Computes the required table capacity for a list of names. If `guide` is `None`, also chooses
+    /// its best value.
     pub(super) fn new(names: &Names, key: [u64; 2], guide: Option<u32>) -> Self {
         let guide = guide.unwrap_or_else(|| best_guide(names, key, SAMPLE)).clamp(1, NDN_DEPTHS);
         let mut guides: Vec<(u64, u32)> = Vec::new();
@@ -71,15 +71,15 @@ impl Shape {
     }
 }
 
-/// Returns the prefix length with which lookups read the fewest buckets and records. The estimate
+/// Estimates the prefix length with which lookups read the fewest buckets and records. The estimate
 /// examines about `sample` names.
 fn best_guide(names: &Names, key: [u64; 2], sample: usize) -> u32 {
     let depths = depths(names);
     let deepest = depths.iter().rposition(|&count| count > 0).unwrap_or(0);
     let sampled = || names.iter().step_by(names.len() / sample + 1).map(|(name, _)| name);
     let cost = |guide: usize| {
-        // A prefix of many names often occurs in the sample, and thus has a higher weight. The
-        // lengths of the names below each prefix come from the whole table.
+        // A prefix of many names occurs often in the sample, and thus has more weight. The whole
+        // table determines the name lengths below each prefix.
         let mut below: HashMap<u64, u32> = HashMap::new();
         for name in sampled() {
             if let Some(end) = ends(name).nth(guide - 1) {
@@ -97,8 +97,8 @@ fn best_guide(names: &Names, key: [u64; 2], sample: usize) -> u32 {
         }
         let shorter = depths[1..guide].iter().filter(|&&count| count > 0).count();
         let one = |name: &[u8]| match ends(name).nth(guide - 1) {
-            // The name is shorter than the prefix. The lookup reads the record of the name, and one
-            // bucket without a record for the prefix.
+            // The name is shorter than the prefix. The lookup reads the name's record and one
+            // bucket without a match.
             None => shorter + 2,
             Some(end) => {
                 let bits = below.get(&hash(key, &name[..end])).copied().unwrap_or(0);
@@ -118,24 +118,23 @@ fn depths(names: &Names) -> [u64; NDN_DEPTHS as usize + 1] {
     depths
 }
 
-/// Average number of buckets that a lookup reads with each of three search methods.
+/// Average number of buckets that a lookup reads, for three search methods.
 #[derive(Clone, Copy, Debug)]
 pub struct Probes {
-    /// Number of buckets that a lookup reads with the method of the kernel. Records of certain
-    /// prefixes list the lengths of longer names, so the lookup tries only these lengths.
+    /// Number of buckets that the kernel's method reads. Records of certain prefixes list the
+    /// lengths of longer names, so the lookup tries only these lengths.
     pub guided: f64,
-    /// Number of buckets that a lookup reads if it tries prefixes from the longest to the shortest.
-    /// Prefix lengths that no name has are skipped.
+    /// Number of buckets read if prefixes are tried from the longest to the shortest. Lengths that
+    /// no name has are skipped.
     pub longest_first: f64,
-    /// Number of buckets that a lookup reads if it finds the prefix length by binary search. The
-    /// table then needs additional entries.
+    /// Number of buckets read if a binary search finds the prefix length. The table then needs
+    /// additional entries.
     pub binary: f64,
 }
 
-/// Returns the average number of buckets that a lookup reads with each of three search methods.
-/// `guide` is the number of components in each guide. A guide is a name prefix whose record lists
-/// the lengths of all names that begin with it. `more` is the number of components by which an
-/// Interest is longer than a name of the table.
+/// Returns the average number of buckets that a lookup reads, for three search methods. `guide` is
+/// the number of components in each guide, a name prefix whose record lists the lengths of longer
+/// names. Each looked-up name extends a name in the table by `more` components.
 pub fn probes(names: &Names, guide: u32, more: usize) -> Probes {
     let (key, guide) = ([1, 2], guide as usize);
     let depths = depths(names);
@@ -154,7 +153,7 @@ pub fn probes(names: &Names, guide: u32, more: usize) -> Probes {
         let requested = own + more;
         guided += used.iter().filter(|&&depth| depth < guide && depth <= requested).count();
         // The record of the prefix lists the lengths of all names that begin with it. The bit mask
-        // selects the lengths that do not exceed the length of the Interest packet.
+        // keeps only lengths up to that of the Interest.
         if let Some(at) = guide_of(name) {
             let bits = below[&at] & (1u64 << (requested - guide).min(31)).wrapping_sub(1) as u32;
             guided += 1 + bits.count_ones() as usize;

@@ -54,7 +54,7 @@ const NEXT: usize = std::mem::offset_of!(NdnBucket, next);
 pub(super) struct Table {
     image: Arc<Image>,
     header: NdnImage,
-    /// Index of the first 64-byte unit of record memory that was never used.
+    /// First 64-byte record unit that was never used.
     fresh: u32,
     free: BTreeMap<u32, Vec<u32>>,
     /// First overflow bucket that was never used.
@@ -78,7 +78,7 @@ struct Location {
     unit: u32,
 }
 
-/// Ranges of unused 64-byte units. Each item consists of the first unit and the number of units.
+/// Unused ranges of record memory, each with its first 64-byte unit and its number of units.
 pub(super) type Freed = Vec<(u32, u32)>;
 
 impl Table {
@@ -146,7 +146,7 @@ impl Table {
         self.header.guide
     }
 
-    /// Changes a next hop. Writes the unused one of its two copies, and then selects this copy.
+    /// Changes a next hop. Writes the unused one of its two copies, and then selects that copy.
     pub(super) fn set_next_hop(&mut self, index: u32, next_hop: &NextHop, written: &mut Written) {
         let first = self.header.next_hops_offset as usize + 2 * index as usize * NEXT_HOP_BYTES;
         let valid_copy_at = first + std::mem::offset_of!(NdnNextHop, valid_copy);
@@ -159,7 +159,7 @@ impl Table {
         self.publish_u32(valid_copy_at, copy, written);
     }
 
-    /// Returns the index of the next hop for exactly this name, if the name is in the table.
+    /// Returns the next hop index of exactly this name.
     pub(super) fn next_hop(&self, name: &[u8]) -> Option<u32> {
         let next_hop = match name.len() {
             0 => self.u32_at(DEFAULT_NEXT_HOP),
@@ -168,7 +168,7 @@ impl Table {
         (next_hop != NDN_NONE).then_some(next_hop)
     }
 
-    /// Adds a name with its next hop. If the table contains the name already, changes its next hop.
+    /// Adds a name, or changes its next hop if the table already contains it.
     ///
     /// # Errors
     /// Returns an error if the table is full. The table is then unchanged.
@@ -246,14 +246,14 @@ impl Table {
         Some(freed)
     }
 
-    /// Frees the memory of records. No packet in flight may refer to these records any more.
+    /// Frees record memory. No packet in flight may still refer to these records.
     pub(super) fn free_records(&mut self, freed: Freed) {
         for (unit, units) in freed {
             self.free.entry(units).or_default().push(unit);
         }
     }
 
-    /// Returns the number of components of a name. If the name is longer than `header.guide`
+    /// Returns the number of components in a name. If the name is longer than `header.guide`
     /// components, also returns the size of these components in bytes.
     fn depth(&self, name: &[u8]) -> (u32, Option<usize>) {
         let (mut depth, mut guide_end) = (0, None);
@@ -266,9 +266,8 @@ impl Table {
         (depth, guide_end)
     }
 
-    /// Updates the list of prefix lengths that a lookup tries in the kernel's table. No length in
-    /// the list exceeds `header.guide`, because the records of these prefixes list the longer
-    /// lengths.
+    /// Updates the prefix lengths that a lookup tries first. They are at most `header.guide`,
+    /// because guide records list the longer lengths.
     fn publish_depths(&mut self, written: &mut Written) {
         let guide = self.header.guide as usize;
         let mut bits = 0;
@@ -329,7 +328,7 @@ impl Table {
         Err(Error::value(BUCKETS_FULL))
     }
 
-    /// Adds an overflow bucket, which contains `slot`, to a full bucket.
+    /// Links an overflow bucket that contains `slot` to a full bucket.
     fn add_bucket(&mut self, full: usize, slot: NdnSlot, written: &mut Written) -> Result<(), Error> {
         if self.fresh_bucket >= self.header.buckets + self.header.overflow {
             return Err(Error::value(BUCKETS_FULL));

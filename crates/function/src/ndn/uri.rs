@@ -1,12 +1,11 @@
-//! Conversion of names from and to NDN URIs (NDN Packet Format 0.3, section "NDN URI Scheme", and
-//! the NDN naming conventions).
+//! Converts names from and to NDN URIs (NDN Packet Format 0.3, section "NDN URI Scheme", and the
+//! NDN naming conventions).
 
 use std::fmt::Write as _;
 
 use crate::Error;
 
-/// Types of name components that have a textual name in NDN URIs. Each type has this name, a number
-/// and a format for the value.
+/// Component types that have a name in NDN URIs, each with its type number and value format.
 const NAMED: [(&str, u16, Form); 7] = [
     ("sha256digest", 1, Form::Hex),
     ("params-sha256", 2, Form::Hex),
@@ -29,7 +28,7 @@ enum Form {
 /// number of components.
 ///
 /// # Errors
-/// Returns an error that states the problem with the URI.
+/// Returns an error if the URI is invalid.
 pub fn parse(text: &[u8], out: &mut Vec<u8>) -> Result<u32, Error> {
     let path = text.strip_prefix(b"ndn:").unwrap_or(text);
     let Some(path) = path.strip_prefix(b"/") else {
@@ -158,7 +157,7 @@ fn number(value: u32, out: &mut Vec<u8>) {
     }
 }
 
-/// Returns the URI of an NDN name. `name` must be the valid value of a Name element, without its
+/// Returns the URI of an NDN name. `name` must be the valid value of a Name element, without the
 /// type and length.
 pub fn show(mut name: &[u8]) -> String {
     let mut text = String::new();
