@@ -17,7 +17,7 @@ use super::waves::Waves;
 
 /// Number of slots per bucket.
 pub(crate) const BUCKET_SLOTS: u32 = 4;
-/// Maximum number of buckets that are searched for a free slot when an entry is inserted.
+/// Maximum number of buckets that an insertion searches for a free slot.
 const SEARCH_BUCKETS_MAX: usize = 2048;
 /// Maximum number of entries in a table, per thousand slots. Up to 976 entries are possible with
 /// four slots per bucket (Fountoulakis, Khosla, Panagiotou, SODA 2011). With this lower limit, an
@@ -35,8 +35,7 @@ pub(crate) struct Geometry {
     /// Multiplier of the hash function that determines the second bucket of a key. The number is
     /// odd and secret.
     pub(crate) second: u64,
-    /// Number of the lowest bit in the field `rest` of an entry. This field identifies the entry's
-    /// lookup key.
+    /// Lowest bit of the field `rest`, which identifies the lookup key of an entry.
     pub(crate) rest_shift: u32,
 }
 
@@ -47,18 +46,18 @@ impl Geometry {
     }
 
     /// Returns the hash bits that an entry stores to identify its lookup key. The bucket number
-    /// determines the remaining bits of the hash.
+    /// determines the remaining hash bits.
     pub(crate) fn rest(&self, mixed: u64) -> u64 {
         mixed >> self.bucket_bits
     }
 
     /// Returns the bits in which the two bucket numbers of a lookup key differ. The result is never
-    /// 0, because the buckets must be different.
+    /// 0, so the two buckets are different.
     pub(crate) fn flip(&self, rest: u64) -> u32 {
         (rest.wrapping_mul(self.second) >> (64 - self.bucket_bits)) as u32 | 2
     }
 
-    /// Returns a mask of the bits of an entry that can change while the entry is in the table.
+    /// Returns a mask of the entry bits that may change while the entry is in the table.
     fn value_mask(&self) -> u64 {
         ((1 << self.rest_shift) - 1) & !(VALID | SECOND)
     }
@@ -78,9 +77,8 @@ pub(crate) struct Cuckoo {
 /// Step of the search for a free slot.
 struct Step {
     bucket: u32,
-    /// Slot from which an entry moves to this bucket. It consists of the index of an earlier search
-    /// step, and a slot in the bucket of that step. The value is `None` for the first bucket of a
-    /// path.
+    /// Search step and slot from which an entry moves to this bucket. `None` for the first bucket
+    /// of a path.
     from: Option<(usize, u32)>,
 }
 
@@ -99,8 +97,7 @@ impl Cuckoo {
         [first, first ^ self.geometry.flip(self.geometry.rest(mixed))]
     }
 
-    /// Returns the first slot that contains the hash `mixed` and a value for which `accepts`
-    /// returns true.
+    /// Returns the first slot with the hash `mixed` whose value satisfies `accepts`.
     pub(crate) fn find(&self, mixed: u64, accepts: impl Fn(u64) -> bool) -> Option<u32> {
         let expected = self.geometry.rest(mixed) << self.geometry.rest_shift | VALID;
         let mask = self.geometry.value_mask();
@@ -139,9 +136,9 @@ impl Cuckoo {
         (word != 0).then_some(word & self.geometry.value_mask())
     }
 
-    /// Inserts an entry for the lookup key whose hash is `mixed`. The bits of `value` are already
-    /// at their position in the entry. Returns the number of entries that were moved to make room.
-    /// Returns `None` and leaves the table unchanged if there is no room.
+    /// Inserts an entry for the lookup key with the hash `mixed`. `value` is already shifted to its
+    /// position in the entry. Returns the number of entries that were moved to make room. Returns
+    /// `None` and leaves the table unchanged if there is no room.
     pub(crate) fn insert(&mut self, mixed: u64, value: u64, waves: &mut Waves) -> Option<usize> {
         debug_assert_eq!(value & !self.geometry.value_mask(), 0);
         let path = self.path(self.buckets(mixed))?;

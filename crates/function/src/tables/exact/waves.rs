@@ -33,8 +33,8 @@ impl Waves {
         self.put(wave, slot, word);
     }
 
-    /// Adds the writes that insert an entry into a table. Each entry in the slots of `path` moves
-    /// to the next slot, beginning with the last entry. `words` returns the new contents of a slot.
+    /// Adds the writes that insert an entry. Each entry on `path` moves to the next slot, beginning
+    /// with the last one. `words` returns the new contents of a slot.
     pub(crate) fn write_path(&mut self, path: &[u32], words: impl Fn(u32) -> u64) {
         let wave = self.first_wave(path);
         for (wave, &slot) in (wave..).zip(path.iter().rev()) {
@@ -42,7 +42,7 @@ impl Waves {
         }
     }
 
-    /// Returns the number of the first group after all pending writes to the given slots.
+    /// Returns the first group after all pending writes to the given slots.
     fn first_wave(&self, slots: &[u32]) -> u32 {
         slots.iter().filter_map(|slot| self.last.get(slot)).max().map_or(self.done, |wave| wave + 1)
     }
@@ -75,8 +75,8 @@ impl Waves {
                     running.image_changed(range)?;
                 }
                 if more {
-                    // All lookups that began before this group of writes must end before the next
-                    // group is written.
+                    // Lookups that began before this group of writes must end before the next group
+                    // is written.
                     running.quiesce()?;
                 }
             }
@@ -84,7 +84,7 @@ impl Waves {
         }
     }
 
-    /// Returns the writes of the first pending group, in ascending order of their table slots.
+    /// Returns the writes of the first pending group, in ascending order of their slots.
     pub(crate) fn front(&mut self) -> Option<&[Write]> {
         let wave = self.waves.front_mut()?;
         wave.sort_unstable_by_key(|(slot, _)| *slot);

@@ -65,8 +65,7 @@ impl Layout {
         Self { entry_bytes, groups, tbl24_offset: offset, tbl8_offset, end }
     }
 
-    /// Returns the top bit of an entry, which marks the entry as a reference to a group. A group
-    /// holds 256 entries for longer prefixes.
+    /// Returns the top bit of an entry, which marks a reference to a group of 256 entries.
     pub(crate) fn top(&self) -> u32 {
         1 << (8 * self.entry_bytes - 1)
     }
@@ -123,8 +122,8 @@ pub(crate) fn check_count(routes: usize) -> Result<(), Error> {
 /// Divides the address space into intervals with the same next hop. The first interval starts at
 /// address 0. Adjacent intervals have different next hops.
 fn intervals(routes: &[Route]) -> Vec<Interval> {
-    // The sort keys order routes by prefix, then by length, and then by their order in the file.
-    // The low bits of a sort key hold the index of the route.
+    // Sort keys order the routes by prefix, then by length, and then by their order in the file.
+    // The low bits hold the index of the route.
     let mut keys: Vec<u64> = (routes.iter().zip(0u64..))
         .map(|(route, index)| u64::from(route.prefix) << 32 | u64::from(route.length) << SEQUENCE_BITS | index)
         .collect();
@@ -132,12 +131,12 @@ fn intervals(routes: &[Route]) -> Vec<Interval> {
 
     let mut intervals = Vec::with_capacity(2 * routes.len() + 1);
     intervals.push(Interval { start: 0, next_hop: NO_ROUTE });
-    // This stack holds the end address and the next hop of each prefix that covers the current
+    // The stack holds the end address and the next hop of each prefix that covers the current
     // address. The longest prefix is on top. The lowest element covers the whole address space and
     // is never removed.
     let mut covering: Vec<(u64, u32)> = vec![(u64::MAX, NO_ROUTE)];
     for (position, key) in keys.iter().enumerate() {
-        // If several routes have the same prefix, the last one is valid.
+        // If several routes have the same prefix, the last one applies.
         if keys.get(position + 1).is_some_and(|next| next >> SEQUENCE_BITS == key >> SEQUENCE_BITS) {
             continue;
         }
@@ -164,8 +163,8 @@ fn leave(covering: &mut Vec<(u64, u32)>, intervals: &mut Vec<Interval>, address:
     }
 }
 
-/// Begins an interval with `next_hop` at the address `start`. The interval replaces an existing one
-/// with the same start.
+/// Begins an interval with `next_hop` at the address `start`. It replaces an existing interval with
+/// the same start.
 fn begin(intervals: &mut Vec<Interval>, start: u64, next_hop: u32) {
     let Ok(start) = u32::try_from(start) else {
         return;
@@ -189,8 +188,7 @@ pub(crate) struct Group {
 /// Blocks of 256 addresses that have more than one next hop.
 struct Groups {
     contents: HashMap<Vec<Piece>, u32>,
-    /// The /24 address blocks that refer to groups, in ascending order. Each block has the index of
-    /// the group.
+    /// The /24 address blocks that refer to groups, in ascending order, each with its group index.
     of_block: Vec<(u32, u32)>,
 }
 

@@ -1,5 +1,5 @@
-//! Longest-prefix match of IPv4 addresses in a DIR-24-8 table, whose routes change while kernels
-//! look up addresses.
+//! Longest-prefix match of IPv4 addresses in a DIR-24-8 table. Routes change while kernels look up
+//! addresses.
 
 mod build;
 mod rib;

@@ -10,12 +10,12 @@ use super::build::{GROUP_ENTRIES, NO_ROUTE, Piece};
 use crate::routes::Address;
 
 const BLOCKS: usize = 1 << 24;
-/// Flag in [`Rib::owners`], which means that the /24 address block contains routes longer than /24.
+/// Flag in [`Rib::owners`]: the /24 address block contains routes longer than /24.
 const HAS_LONGER: u8 = 0x80;
 
 /// Routes of a table, as the module documentation describes.
 pub(crate) struct Rib {
-    /// Routes in one map per prefix length. Each map leads from a prefix to its next hop.
+    /// Next hop of each prefix, in one map per prefix length.
     by_length: [HashMap<u32, u32>; 33],
     /// For each /24 address block, the length of the longest prefix up to /24 that covers the
     /// block, plus 1. The value is 0 if no such prefix exists.
@@ -26,13 +26,13 @@ pub(crate) struct Rib {
     uses: Vec<u32>,
 }
 
-/// Cache of [`Rib::block`]. It holds the length, prefix and next hop of the last result. Adjacent
+/// Cache for [`Rib::block`] with the length, prefix and next hop of the last result. Adjacent
 /// address blocks usually have the same result.
 #[derive(Default)]
 pub(crate) struct BlockCache(Option<(u8, u32, u32)>);
 
 impl Rib {
-    /// Creates the list of `routes`. If several routes have the same prefix, the last one is valid.
+    /// Creates the list of `routes`. If several routes have the same prefix, the last one applies.
     pub(crate) fn new(routes: &[Route]) -> Self {
         let mut rib = Self {
             by_length: std::array::from_fn(|_| HashMap::new()),
@@ -62,8 +62,8 @@ impl Rib {
         self.by_length.iter().map(HashMap::len).sum()
     }
 
-    /// Sets the next hop of a prefix. If `next_hop` is `None`, removes the route. Returns the
-    /// previous next hop of the prefix.
+    /// Sets the next hop of a prefix, or removes the route if `next_hop` is `None`. Returns the
+    /// previous next hop.
     fn put(&mut self, prefix: u32, length: u8, next_hop: Option<u32>) -> Option<u32> {
         let routes = &mut self.by_length[usize::from(length)];
         let before = match next_hop {
@@ -81,8 +81,8 @@ impl Rib {
         before
     }
 
-    /// Applies a route change. Appends the affected ranges of /24 address blocks to `dirty`.
-    /// Returns the previous next hop of the prefix.
+    /// Applies a route change, and appends the affected ranges of /24 blocks to `dirty`. Returns
+    /// the previous next hop.
     pub(crate) fn change(
         &mut self,
         prefix: u32,
@@ -128,7 +128,7 @@ impl Rib {
         before
     }
 
-    /// Returns the length of the longest route that covers this prefix and is shorter.
+    /// Returns the length of the next shorter route that covers this prefix.
     fn shorter(&self, prefix: u32, length: u8) -> Option<u8> {
         (0..length).rev().find(|&shorter| self.at(prefix.masked(shorter), shorter).is_some())
     }
@@ -139,13 +139,13 @@ impl Rib {
         if routes.is_empty() { None } else { routes.get(&prefix).copied() }
     }
 
-    /// Returns the length and the next hop of the longest prefix that covers an address.
+    /// Returns the length and next hop of the longest prefix that covers an address.
     pub(crate) fn find(&self, address: u32) -> Option<(u8, u32)> {
         (0..=32).rev().find_map(|length| Some((length, self.at(address.masked(length), length)?)))
     }
 
-    /// Returns the next hop of a /24 address block according to the routes up to /24. Returns
-    /// [`NO_ROUTE`] if no such route covers the block.
+    /// Returns the next hop of a /24 address block from the routes up to /24. Returns [`NO_ROUTE`]
+    /// if no such route covers the block.
     pub(crate) fn block(&self, block: u32, cache: &mut BlockCache) -> u32 {
         let owner = self.owners[block as usize] & !HAS_LONGER;
         let Some(length) = owner.checked_sub(1) else { return NO_ROUTE };
@@ -162,16 +162,16 @@ impl Rib {
         }
     }
 
-    /// Divides a /24 address block into `pieces` with the same next hop, according to the routes
-    /// longer than /24. Addresses without such a route get the next hop `base`. Returns `false` if
-    /// the block has no route longer than /24.
+    /// Divides a /24 address block into `pieces`, each with one next hop. Addresses without a route
+    /// longer than /24 get the next hop `base`. Returns `false` if the block contains no such
+    /// route.
     pub(crate) fn pieces(&self, block: u32, base: u32, pieces: &mut Vec<Piece>) -> bool {
         if self.owners[block as usize] & HAS_LONGER == 0 {
             return false;
         }
         let mut hops = [base; GROUP_ENTRIES];
-        // The routes are sorted by length. A longer route thus overwrites the shorter routes that
-        // contain it.
+        // Routes are sorted by length, so a longer route overwrites the shorter routes that contain
+        // it.
         for (&(length, octet), &next_hop) in self.longer.get(&block).into_iter().flatten() {
             hops[usize::from(octet)..][..1 << (32 - length)].fill(next_hop);
         }

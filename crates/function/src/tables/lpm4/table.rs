@@ -37,18 +37,17 @@ const TRANSACTION_CHANGES: usize = 8192;
 /// gap are copied to the devices in one transfer.
 const GAP_ENTRIES: u32 = 2048;
 
-/// Change of one route: the prefix, its length and the index of its next hop. The index `None`
-/// removes the route.
+/// Route change: prefix, prefix length and next hop index. `None` removes the route.
 pub(crate) type Change = (u32, u8, Option<u32>);
 
-/// Longest-prefix-match table whose routes change. A next hop is a number whose meaning depends on
-/// the packet function.
+/// Longest-prefix-match table with changeable routes. A next hop is a number whose meaning depends
+/// on the packet function.
 pub(crate) struct Table {
     image: Arc<Image>,
     layout: Layout,
     rib: Rib,
     groups: Groups,
-    /// Changed ranges of the table that are not copied to the devices yet.
+    /// Changed ranges that are not copied to the devices yet.
     unsent: Vec<Range<usize>>,
 }
 
@@ -121,8 +120,8 @@ enum Target {
 /// Changes that one batch makes to the table.
 #[derive(Default)]
 struct TableUpdate {
-    /// Ranges of consecutive /24 address blocks whose entries get the same new value. Each range
-    /// consists of the first block, the number of blocks and the value.
+    /// Ranges of consecutive /24 address blocks that get the same new value. Each range has a first
+    /// block, a number of blocks and the value.
     runs: Vec<(u32, u32, Target)>,
     /// Contents of the new groups.
     new_groups: Vec<Arc<[Piece]>>,
@@ -166,7 +165,7 @@ impl Table {
                     done += sound;
                     size = TRANSACTION_CHANGES.min(2 * size);
                 }
-                // There may be room for half of the batch, so the loop tries a smaller batch.
+                // Half of the batch may still fit.
                 Ok(false) if sound > 1 => size = sound / 2,
                 Ok(false) => {
                     let error = refusal(format!(
@@ -181,8 +180,8 @@ impl Table {
         Ok(())
     }
 
-    /// Applies either all of the route changes or none of them. Returns `false` if there are too
-    /// few free groups for all changes.
+    /// Applies all of the route changes or none of them. Returns `false` if too few groups are
+    /// free.
     fn transaction(&mut self, changes: &[Change], running: &dyn Running) -> Result<bool, Error> {
         self.send_again(running)?;
         let mut dirty = Vec::new();
@@ -255,8 +254,8 @@ impl Table {
         update
     }
 
-    /// Returns whether `groups` groups of 256 entries are available. If retired groups are needed,
-    /// waits until packets in flight no longer use these groups.
+    /// Returns whether `groups` groups of 256 entries are available. Waits for packets in flight if
+    /// retired groups are needed.
     fn make_room(&mut self, groups: usize, running: &dyn Running) -> Result<bool, Error> {
         if self.groups.slots.room() < groups && !self.groups.slots.retired.is_empty() {
             self.quiesce(running)?;
@@ -264,8 +263,8 @@ impl Table {
         Ok(self.groups.slots.room() >= groups)
     }
 
-    /// Waits until all packets in flight have left. Then frees the groups of 256 entries that were
-    /// retired before the call.
+    /// Waits until all packets in flight have left. Then frees the groups that were retired before
+    /// the call.
     pub(crate) fn quiesce(&mut self, running: &dyn Running) -> Result<(), Error> {
         let retired = self.groups.slots.retired.len();
         running.quiesce()?;
@@ -273,8 +272,8 @@ impl Table {
         Ok(())
     }
 
-    /// Writes the new groups of 256 entries to the table and copies them to the devices. Returns
-    /// the indices of the groups. If the copy fails, all new groups are freed again.
+    /// Writes the new groups to the table and copies them to the devices. Returns the group
+    /// indices. If the copy fails, all new groups are freed again.
     fn write(&mut self, update: &TableUpdate, running: &dyn Running) -> Result<Vec<u32>, Error> {
         let mut made = Vec::with_capacity(update.new_groups.len());
         let mut was_used = false;
@@ -298,8 +297,7 @@ impl Table {
         let sent = ranges.into_iter().try_for_each(|range| running.image_changed(range));
         let sent = sent.and_then(|()| if was_used { self.quiesce(running) } else { Ok(()) });
         if let Err(error) = sent {
-            // The table does not refer to the new groups of 256 entries yet, so they can be retired
-            // at once.
+            // No entry refers to the new groups yet, so they can be retired at once.
             made.iter().for_each(|group| drop(self.groups.slots.retire(*group)));
             return Err(error);
         }
@@ -307,8 +305,8 @@ impl Table {
         Ok(made)
     }
 
-    /// Stores the changed entries and retires unused groups. The changes are in effect even if the
-    /// copy to a device fails. The device then receives the changes with the next batch.
+    /// Stores the changed entries and retires unused groups. If the copy to a device fails, the
+    /// changes stay in effect, and the device receives them with the next batch.
     fn publish(&mut self, update: &TableUpdate, made: &[u32], running: &dyn Running) -> Result<(), Error> {
         let (top, entry_bytes) = (self.layout.top(), self.layout.entry_bytes);
         let mut retired = Vec::new();
@@ -357,8 +355,7 @@ impl Table {
         self.send_again(running)
     }
 
-    /// Copies all changed ranges of the table to the devices. If the copy fails, the next call
-    /// repeats it.
+    /// Copies all changed ranges to the devices. After a failure, the next call tries again.
     pub(crate) fn send_again(&mut self, running: &dyn Running) -> Result<(), Error> {
         while let Some(range) = self.unsent.last() {
             running.image_changed(range.clone())?;
