@@ -34,12 +34,12 @@ pub(crate) use resolve::{DynamicNextHop, INTERVAL as RESOLVE_INTERVAL, Resolver}
 pub(crate) use reverse_path::{ReversePath, ReversePathConfig, ReversePathHost, SourceLookup, SourceRoute, packet_of};
 pub(crate) use via::add_via;
 
-/// Next hop of a route, which states what happens to the packets of the route.
+/// Next hop of a route, which states what happens to its packets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum NextHop {
     /// Packets are forwarded to another station, such as a router.
     Forward(Adjacency),
-    /// Packets are for another station whose Ethernet address is not known yet. The field
+    /// Packets are for another station whose Ethernet address is not known yet.
     /// [`Adjacency::destination`] is therefore not valid.
     Unresolved(Adjacency),
     /// Packets are delivered to this machine.
@@ -51,7 +51,7 @@ pub enum NextHop {
     Unreachable,
 }
 
-/// Egress port and Ethernet addresses of packets to another station.
+/// Egress port and Ethernet addresses for packets to another station.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Adjacency {
     /// Number of the egress port, at most 255.
@@ -119,8 +119,8 @@ pub trait Routing: Send + Sync {
     /// removed next hop is used again once no packet in flight can refer to it.
     ///
     /// # Errors
-    /// [`Error::Command`] if there is no room for all next hops, or if a device did not receive
-    /// them. No next hop is added in this case.
+    /// Returns [`Error::Command`] if there is no room for all next hops, or if a device did not
+    /// receive them. No next hop is added in this case.
     fn add_next_hops(&self, next_hops: &[NextHop], running: &dyn Running) -> Result<Vec<u32>, Error>;
 
     /// Changes next hops, and with them all routes that use them.
@@ -129,27 +129,26 @@ pub trait Routing: Send + Sync {
     /// station. During any other change, the next hop is unresolved for a moment.
     ///
     /// # Errors
-    /// [`Error::Command`] if one of the next hops does not exist, or if a device did not receive
-    /// the change. In the first case, no next hop is changed.
+    /// Returns [`Error::Command`] if one of the next hops does not exist, or if a device did not
+    /// receive the change. In the first case, no next hop is changed.
     fn set_next_hops(&self, next_hops: &[(u32, NextHop)], running: &dyn Running) -> Result<(), Error>;
 
     /// Removes next hops that no route uses.
     ///
     /// # Errors
-    /// [`Error::Command`] if a route uses one of the next hops, or if one does not exist. No next
-    /// hop is removed in this case.
+    /// Returns [`Error::Command`] if a route uses one of the next hops, or if one does not exist.
+    /// No next hop is removed in this case.
     fn remove_next_hops(&self, indexes: &[u32], running: &dyn Running) -> Result<(), Error>;
 
-    /// Applies changes of routes in order. If a prefix occurs several times, its last change
-    /// counts. One call with many changes is much cheaper than many calls.
+    /// Applies route changes in order. If a prefix occurs several times, its last change counts.
+    /// One call with many changes is much cheaper than many calls.
     ///
     /// # Errors
     /// Returns the reason why a change failed. Either there is no room, a device did not receive
     /// the change, or the next hop does not exist. Earlier changes stay in effect.
     fn change(&self, changes: &[RouteChange], running: &dyn Running) -> Result<(), Unchanged>;
 
-    /// Returns the longest prefix with a route that covers an address, and the index of its next
-    /// hop.
+    /// Returns the longest route prefix that covers an address, and the index of its next hop.
     fn find(&self, address: IpAddr) -> Option<(Prefix, u32)>;
 
     /// Returns the index of the next hop of exactly this prefix.
@@ -164,10 +163,10 @@ pub trait Routing: Send + Sync {
     /// Returns all next hops with their indices.
     fn next_hops(&self) -> Vec<(u32, NextHop)>;
 
-    /// Returns the names of the next hops in the configuration. Their indices start at 0.
+    /// Returns the names of the configured next hops. Their indices start at 0.
     fn next_hop_names(&self) -> &[String];
 
-    /// Returns the names of the ports, by number. The list is empty if the function was not built
-    /// from a configuration.
+    /// Returns the port names by port number. The list is empty if the function was not built from
+    /// a configuration.
     fn port_names(&self) -> &[String];
 }

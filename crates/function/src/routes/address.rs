@@ -15,8 +15,7 @@ pub trait Address: Copy + Debug + Eq + Ord + Send + Sync + 'static {
     /// Returns the address with all bits after the first `length` bits set to 0.
     fn masked(self, length: u8) -> Self;
 
-    /// Parses a prefix such as `address/length`. An `address` without a length is the prefix of a
-    /// single host.
+    /// Parses a prefix `address/length`, or the address of a single host.
     fn scan(text: &[u8]) -> Option<(Self, u8)>;
 
     /// Returns whether a text looks like a prefix of the other address family.
@@ -100,8 +99,8 @@ fn scan_prefix(text: &[u8]) -> Option<(u32, u8)> {
     rest.is_empty().then_some((prefix, length as u8))
 }
 
-/// Parses a decimal number up to `max` with at most three digits. Refuses leading zeros, because
-/// some programs read such numbers as octal.
+/// Parses a decimal number up to `max` with at most three digits. Leading zeros are refused,
+/// because some programs read such numbers as octal.
 #[inline]
 fn scan_number(rest: &mut &[u8], max: u32) -> Option<u32> {
     let mut value = 0;

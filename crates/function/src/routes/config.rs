@@ -18,11 +18,11 @@ use crate::{BuildContext, Error};
 /// Settings that define routes and next hops.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Stanza<'a> {
-    /// Path of a text file of routes, whose format `file.rs` describes.
+    /// Path of a text file of routes.
     pub(crate) routes: Option<&'a PathBuf>,
     /// Next hop of the routes that name no next hop.
     pub(crate) default_next_hop: Option<&'a Spanned<String>>,
-    /// Routes in the configuration. They are added after the routes of the file.
+    /// Routes that are added after those of the file.
     pub(crate) route: &'a [RouteConfig],
     /// Named next hops, which routes refer to by their names.
     pub(crate) next_hop: &'a [NextHopConfig],
@@ -42,11 +42,11 @@ pub(crate) struct NextHopConfig {
     port: Option<Spanned<String>>,
     destination_mac: Option<Spanned<String>>,
     source_mac: Option<Spanned<String>>,
-    /// IP address of a gateway, whose Ethernet address is resolved at run time. It replaces the
-    /// setting `destination_mac`.
+    /// IP address of a gateway, whose Ethernet address is resolved at run time. It replaces
+    /// `destination_mac`.
     via: Option<Spanned<String>>,
     /// Whether each packet is sent directly to its destination, whose Ethernet address is resolved
-    /// at run time. This replaces the setting `destination_mac`.
+    /// at run time. This replaces `destination_mac`.
     #[serde(default)]
     on_link: bool,
     mtu: Option<Spanned<u32>>,
@@ -95,7 +95,7 @@ impl Stanza<'_> {
         Ok(resolved)
     }
 
-    /// Reads the configured routes and replaces the names of next hops and ports by their numbers.
+    /// Reads the configured routes, and replaces next hop and port names with numbers.
     pub(crate) fn resolve<A: Address>(&self, context: &BuildContext<'_>) -> Result<Resolved<A>, Error> {
         if self.routes.is_none() && self.route.is_empty() {
             let message = format!(
@@ -142,8 +142,8 @@ impl Stanza<'_> {
 }
 
 impl NextHopConfig {
-    /// Returns the configured next hop. It is marked as unresolved if a responder function must
-    /// resolve its Ethernet address.
+    /// Returns the configured next hop. It is unresolved if a responder function must resolve its
+    /// Ethernet address.
     fn resolve(&self, context: &BuildContext<'_>) -> Result<NextHop, Error> {
         let name = self.name.get_ref();
         let refuse = |message| Err(value(self.name.span(), message));
@@ -195,8 +195,8 @@ impl NextHopConfig {
         )
     }
 
-    /// Returns the IP address of the gateway, if there is one. The gateway must belong to the
-    /// address family with addresses of `bits` bits.
+    /// Returns the IP address of the gateway, if there is one. Addresses of its family have `bits`
+    /// bits.
     fn gateway(&self, bits: u8) -> Result<Option<IpAddr>, Error> {
         let Some(via) = &self.via else { return Ok(None) };
         let address = via.get_ref().parse::<IpAddr>().ok();
@@ -227,8 +227,7 @@ pub(crate) fn port_index(port: &Spanned<String>, ports: &[String]) -> Result<u16
     })
 }
 
-/// Parses an Ethernet address, which consists of six pairs of hexadecimal digits with `:` or `-`
-/// between them.
+/// Parses an Ethernet address, written as six pairs of hexadecimal digits separated by `:` or `-`.
 pub(crate) fn parse_mac(text: &Spanned<String>) -> Result<MacAddress, Error> {
     let mut address = [0; 6];
     let mut pairs = text.get_ref().split([':', '-']);

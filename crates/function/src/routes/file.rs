@@ -32,8 +32,8 @@ pub(super) const NO_NEXT_HOP: &str = "the route has no next hop; name one, or se
 /// # Errors
 /// Returns the line number, counted from 1, and the problem.
 pub fn parse<A: Address>(text: &[u8], names: &Names<'_>, routes: &mut Vec<Route<A>>) -> Result<(), (usize, String)> {
-    // A line usually has 15 to 20 bytes. The length of the text thus gives an estimate of the
-    // number of routes. If the estimate is too low, the vector is copied once.
+    // A line usually has 15 to 20 bytes, so the text length gives an estimate of the number of
+    // routes. If the estimate is too low, the vector is copied once.
     let no_memory = |_| (1, format!("there is not enough memory for the routes of {} bytes of text", text.len()));
     routes.try_reserve(text.len() / 14 + 1).map_err(no_memory)?;
     let mut last: (&[u8], u32) = (&[], 0);
@@ -89,8 +89,7 @@ pub(super) fn unknown_next_hop(name: &[u8]) -> String {
     format!("there is no next hop named \"{}\"", quote(name))
 }
 
-/// Returns the next word of the line. Returns an empty slice at the end of the line or at a
-/// comment.
+/// Returns the next word of the line, or an empty slice at the end of the line or at a comment.
 #[inline]
 fn next_token<'a>(rest: &mut &'a [u8]) -> &'a [u8] {
     let blank = |byte: &u8| matches!(byte, b' ' | b'\t' | b'\r' | b'\x0b' | b'\x0c');

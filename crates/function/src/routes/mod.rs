@@ -1,5 +1,5 @@
-//! Parser and configuration of routes and next hops. All functions that forward by longest prefix
-//! use this module.
+//! Parser and configuration of routes and next hops, shared by all functions that forward by
+//! longest prefix.
 
 mod address;
 mod config;

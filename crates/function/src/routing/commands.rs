@@ -1,4 +1,4 @@
-//! Control commands of functions that have routes: `add`, `delete` and `list`.
+//! Control commands for routes: `add`, `delete` and `list`.
 
 use serde_json::{Value, json};
 
@@ -13,8 +13,8 @@ const LISTED_MAX: usize = 10_000;
 /// command `list` takes `prefix` or `address`, and lists all routes without these arguments.
 ///
 /// # Errors
-/// Returns one sentence for the operator. The command had no effect, unless the sentence states
-/// otherwise.
+/// Returns a message for the operator. Unless the message says otherwise, the command had no
+/// effect.
 pub fn command(routing: &dyn Routing, request: &Value, running: &dyn Running) -> Result<Value, Error> {
     refuse_unknown(request, &[("add", &["route"]), ("delete", &["route"]), ("list", &["prefix", "address"])])?;
     match request.get("command").and_then(Value::as_str) {

@@ -38,7 +38,7 @@ use crate::{Error, Function, HostHalf, Running};
 /// Interval between two checks for new messages about routes and neighbours.
 pub(crate) const INTERVAL: Duration = Duration::from_millis(20);
 
-/// Copies the routes of the operating system into the table of a function.
+/// Copies the operating system's routes into a function's table.
 pub(crate) struct KernelRoutes {
     state: Mutex<State>,
     queue: Arc<ResolveQueue>,
@@ -55,13 +55,13 @@ pub(super) enum RouteSource {
 #[derive(Clone, Debug)]
 pub(super) struct Settings {
     pub(super) source: RouteSource,
-    /// Number of the kernel's routing table to follow, in addition to the local routing table.
+    /// Kernel routing table to follow, in addition to the local table.
     pub(super) table: u32,
     /// Address on which to listen for zebra.
     pub(super) fpm: std::net::SocketAddr,
     /// Processes and machines that may connect to this address.
     peers: peers::Peers,
-    /// Names of the network interfaces to follow, each with its port.
+    /// Network interfaces to follow, each with its port.
     pub(super) ports: Vec<(String, u16)>,
 }
 
@@ -77,9 +77,8 @@ impl KernelRoutes {
         state.awaiting = awaiting::Awaiting::new(functions, own);
     }
 
-    /// Returns the part of the function that a worker runs on the CPU. It collects the destinations
-    /// of packets with the verdict `unresolved`, so that the operating system resolves their
-    /// addresses.
+    /// Returns the host half for a worker. It collects the destinations of packets with the verdict
+    /// `unresolved`, so that the operating system resolves their addresses.
     pub(crate) fn host_half(&self, unresolved: u8) -> Box<dyn HostHalf> {
         Box::new(ResolveQueueHost { queue: Arc::clone(&self.queue), unresolved })
     }
@@ -95,7 +94,7 @@ impl KernelRoutes {
     /// gateway and optionally its port.
     ///
     /// # Errors
-    /// If no interface leads to a gateway. The routes before it are added.
+    /// Returns an error if no interface leads to a gateway. The routes before it are added.
     pub(crate) fn add_via(
         &self,
         routes: &[(Prefix, IpAddr, Option<u16>)],

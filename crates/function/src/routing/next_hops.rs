@@ -21,8 +21,7 @@ pub(crate) struct Record {
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Format {
     pub(crate) record: fn(&NextHop) -> Record,
-    /// Flag in the lowest byte of [`Record::to`], which means that the Ethernet address of the next
-    /// hop is unknown.
+    /// Flag in the lowest byte of [`Record::to`] for a next hop whose Ethernet address is unknown.
     pub(crate) unresolved: u8,
 }
 
@@ -42,7 +41,7 @@ pub(crate) struct NextHops {
     free: VecDeque<u32>,
     /// Indices of removed next hops, to which packets in flight may still refer.
     retired: Vec<u32>,
-    /// Changed ranges of memory that are not copied to the devices yet.
+    /// Changed ranges that are not copied to the devices yet.
     unsent: Vec<Range<usize>>,
 }
 
@@ -191,8 +190,7 @@ impl NextHops {
         self.send_again(running)
     }
 
-    /// Removes next hops that no route uses. `uses` returns the number of routes that use a next
-    /// hop.
+    /// Removes next hops that no route uses. `uses` returns the number of routes to a next hop.
     pub(crate) fn remove(&mut self, indexes: &[u32], uses: &dyn Fn(u32) -> u32) -> Result<(), Error> {
         for &index in indexes {
             if self.at(index).is_none() {

@@ -16,7 +16,7 @@ use super::{NextHop, Prefix, Routing};
 /// while the addresses stay the same.
 #[derive(Debug, Default)]
 pub struct OwnAddresses {
-    /// MAC addresses of the router, each with its port. They do not change.
+    /// MAC addresses of the router, each with its port. They never change.
     stations: Vec<(u16, MacAddress)>,
     addresses: Mutex<BTreeSet<IpAddr>>,
     version: AtomicU64,
@@ -32,8 +32,8 @@ impl OwnAddresses {
         Self { stations, addresses: Mutex::new(addresses), version: AtomicU64::new(0) }
     }
 
-    /// Collects the addresses of the router from its routes and next hops. The MAC addresses are
-    /// the source addresses of the next hops. The IP addresses are those of the host routes to the
+    /// Collects the router's addresses from its routes and next hops. The MAC addresses are the
+    /// source addresses of the next hops. The IP addresses are those of the host routes to the
     /// router itself.
     pub(crate) fn of_routes(next_hops: &[NextHop], host_routes: impl Iterator<Item = (IpAddr, u32)>) -> Self {
         let forwarding = next_hops.iter().filter_map(NextHop::adjacency);

@@ -27,8 +27,8 @@ pub(crate) struct DynamicNextHop {
     pub(crate) next_hop: u32,
     /// Configured name of the next hop.
     pub(crate) name: String,
-    /// IP address of the gateway. `None` means that each packet is sent directly to its destination
-    /// on the link.
+    /// IP address of the gateway. With `None`, each packet is sent directly to its destination on
+    /// the link.
     pub(crate) gateway: Option<IpAddr>,
     /// Port, source address and MTU of the next hop. The source address is zero unless it is
     /// configured.
@@ -39,20 +39,19 @@ pub(crate) struct DynamicNextHop {
 #[derive(Debug)]
 pub(crate) struct Resolver {
     dynamic: Vec<DynamicNextHop>,
-    /// Neighbour table for each next hop whose address is resolved. The list is set once, after all
-    /// functions are built.
+    /// Neighbour table of each dynamic next hop. The list is set once, after all functions are
+    /// built.
     tables: OnceLock<Vec<Arc<Neighbours>>>,
     state: Mutex<State>,
 }
 
 #[derive(Debug, Default)]
 struct State {
-    /// Versions of the neighbour tables at the last update. The list is empty if an update is
-    /// required.
+    /// Versions of the neighbour tables at the last update. Empty if an update is required.
     seen: Vec<u64>,
     /// Current contents of the next hops of gateways, by index.
     gateways: HashMap<u32, NextHop>,
-    /// Host routes in the table. Each has the index and the contents of its next hop.
+    /// Host routes in the table, each with the index and contents of its next hop.
     stations: HashMap<Prefix, (u32, NextHop)>,
 }
 
@@ -84,12 +83,12 @@ impl Resolver {
             let DynamicNextHop { next_hop, gateway, adjacency: Adjacency { port, mtu, .. }, .. } = *dynamic;
             table.register(own, next_hop, Target { port, gateway, mtu });
         }
-        // An error means that the same tables are set already, so the error is ignored.
+        // `set` fails only if the same tables are already set.
         let _ = self.tables.set(tables);
         Ok(())
     }
 
-    /// Schedules an update of next hops and host routes, because an operator has changed routes.
+    /// Schedules an update after an operator has changed routes.
     pub(crate) fn changed_by_operator(&self) {
         self.state.lock().unwrap_or_else(PoisonError::into_inner).seen.clear();
     }

@@ -18,8 +18,7 @@ use toml::Spanned;
 use crate::config::value;
 use crate::{BuildContext, Error, HostHalf, Work};
 
-/// Configuration table `reverse_path`. It contains the name of each filtered port and the mode of
-/// its filter.
+/// Configuration table `reverse_path`, which maps port names to filter modes.
 pub(crate) type ReversePathConfig = BTreeMap<Spanned<String>, Mode>;
 
 /// Mode of the filter.
@@ -30,13 +29,12 @@ pub(crate) enum Mode {
     Loose,
 }
 
-/// Filter mode of each port, indexed by port number. The value is `None` for a port without a
-/// filter.
+/// Filter mode of each port, indexed by port number. `None` means no filter.
 #[derive(Clone, Debug)]
 pub(crate) struct ReversePath(Vec<Option<Mode>>);
 
 impl ReversePath {
-    /// Replaces the names of ports by their numbers.
+    /// Replaces port names with numbers.
     pub(crate) fn resolve(config: &ReversePathConfig, context: &BuildContext<'_>) -> Result<Self, Error> {
         let mut modes = vec![None; context.ports.len()];
         for (port, mode) in config {
@@ -62,12 +60,11 @@ pub(crate) enum SourceRoute {
     NotFiltered,
     /// No route covers the source address.
     None,
-    /// A route covers the source address. The value is the offset of the route's next hop in the
-    /// table.
+    /// A route covers the source address. The value is the table offset of its next hop.
     NextHop(usize),
 }
 
-/// Looks up the source address of a packet in the table of a function.
+/// Looks up the source address of a packet in a function's table.
 pub(crate) trait SourceLookup: Send {
     fn image(&self) -> &Image;
 
@@ -75,9 +72,8 @@ pub(crate) trait SourceLookup: Send {
     fn route(&self, frame: &[u8]) -> SourceRoute;
 }
 
-/// Mask of the flags for `local`, `blackhole` and `unreachable` in the lowest byte of a next hop. A
-/// next hop with such a flag does not forward packets. The flags are the same for `ipv4` and
-/// `ipv6`.
+/// Flags of next hops that do not forward packets: `local`, `blackhole` and `unreachable`. They are
+/// in the lowest byte of a next hop, and are the same for `ipv4` and `ipv6`.
 const NOT_FORWARDED: u64 = (godwit_kernels::image::IPV4_HOP_LOCAL
     | godwit_kernels::image::IPV4_HOP_BLACKHOLE
     | godwit_kernels::image::IPV4_HOP_UNREACHABLE) as u64;
@@ -90,7 +86,7 @@ pub(crate) struct ReversePathHost<L> {
     pub(crate) variant: u8,
     /// Drop reason of the packets that do not pass the filter.
     pub(crate) reason: u8,
-    /// Further CPU code of the same function. It must not prepare packets for the kernel.
+    /// Host half that runs after this one. It must not prepare packets for the kernel.
     pub(crate) inner: Option<Box<dyn HostHalf>>,
 }
 

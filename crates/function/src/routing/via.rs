@@ -14,7 +14,7 @@ use crate::{Error, Running};
 /// Returns `None` for all other requests.
 ///
 /// # Errors
-/// If the table does not follow the kernel, or no interface leads to a gateway.
+/// Returns an error if the table does not follow the kernel, or if no interface leads to a gateway.
 pub(crate) fn add_via(
     routing: &dyn Routing,
     kernel: Option<&KernelRoutes>,

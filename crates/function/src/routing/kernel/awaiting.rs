@@ -1,4 +1,4 @@
-//! Reports addresses of the kernel's neighbours to the responders, which hold packets for them.
+//! Reports neighbour addresses from the kernel to responders that hold packets for them.
 
 use std::collections::VecDeque;
 use std::net::IpAddr;
@@ -11,8 +11,8 @@ use super::netlink::Event;
 use crate::Function;
 use crate::neighbours::{Neighbours, SETTLE_NS, Station, Target};
 
-/// Time between the report of an address and its use by routes. The packets that wait for the
-/// address leave in this time, before packets that use the route.
+/// Time between the report of an address and its first use by routes. The packets that wait for the
+/// address leave first.
 const SETTLE_TIME: Duration = Duration::from_nanos(SETTLE_NS);
 
 /// Responders that hold packets of one function, and the addresses that they have just received.
@@ -21,19 +21,19 @@ pub(super) struct Awaiting {
     /// Number of the function.
     function: usize,
     responders: Vec<Arc<Neighbours>>,
-    /// New addresses of neighbours that routes do not use yet, each with the time of its report. No
-    /// neighbour occurs twice.
+    /// New neighbour addresses that routes do not use yet, each with its report time. No neighbour
+    /// occurs twice.
     settling: VecDeque<(Instant, Event)>,
 }
 
 impl Awaiting {
-    /// Creates the list of the responders among `functions`, for the function with number `own`.
+    /// Finds the responders among `functions` for the function with number `own`.
     pub(super) fn new(functions: &[Arc<dyn Function>], own: usize) -> Self {
         let responders = functions.iter().filter_map(|function| function.neighbours()).cloned().collect();
         Self::of_responders(own, responders)
     }
 
-    /// Creates the list of the neighbour tables of responders, for the function with number `own`.
+    /// Creates the list from the neighbour tables of the responders.
     pub(super) fn of_responders(own: usize, responders: Vec<Arc<Neighbours>>) -> Self {
         Self { function: own, responders, settling: VecDeque::new() }
     }
@@ -47,7 +47,7 @@ impl Awaiting {
         }
     }
 
-    /// Reports the addresses of neighbours that packets have begun to wait for, if they are known.
+    /// Reports the known addresses for which packets have begun to wait.
     pub(super) fn report_known(&self, address_of: impl Fn(Station) -> Option<MacAddress>) {
         for responder in &self.responders {
             for station in responder.kernel().take_new(self.function) {
@@ -58,26 +58,26 @@ impl Awaiting {
         }
     }
 
-    /// Reports the address of a neighbour on `port`. Returns whether packets wait for it.
+    /// Reports a neighbour's address on `port`. Returns whether packets wait for it.
     pub(super) fn report(&self, port: u16, neighbour: IpAddr, address: Option<MacAddress>) -> bool {
         let report = |responder: &Arc<Neighbours>| responder.kernel().learn((port, neighbour), address);
         // All responders receive the address.
         self.responders.iter().filter(|responder| report(responder)).count() > 0
     }
 
-    /// Keeps a new address back until the packets that waited for it have left.
+    /// Delays a new address until the packets that waited for it have left.
     pub(super) fn settle(&mut self, event: Event) {
         self.settling.push_back((Instant::now(), event));
     }
 
-    /// Removes the new address of a neighbour, because a later event replaces it.
+    /// Discards a delayed address that a later event replaces.
     pub(super) fn replace(&mut self, neighbour: (u32, IpAddr)) {
         self.settling.retain(|(_, event)| {
             !matches!(event, Event::Neighbour { interface, address, .. } if (*interface, *address) == neighbour)
         });
     }
 
-    /// Removes all new addresses, because the complete state is read again.
+    /// Discards all delayed addresses before the complete state is read again.
     pub(super) fn clear(&mut self) {
         self.settling.clear();
     }

@@ -26,7 +26,7 @@ const FPM_USERS: [&str; 2] = ["root", "frr"];
 pub(crate) struct KernelRoutesConfig {
     /// Source of the routes, which is `"kernel"` or `"fpm"`.
     routes: Spanned<String>,
-    /// Name of each port, with its network interface in the operating system.
+    /// Network interface of each named port.
     interfaces: BTreeMap<Spanned<String>, Spanned<String>>,
     table: Option<u32>,
     fpm: Option<Spanned<String>>,

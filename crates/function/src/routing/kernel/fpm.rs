@@ -22,20 +22,20 @@ use super::peers::Peers;
 const HEADER_BYTES: usize = 4;
 const VERSION: u8 = 1;
 const NETLINK: u8 = 1;
-/// Time without messages after which the daemon zebra has presumably sent all its routes.
+/// Silence after which zebra has presumably sent all its routes.
 const SILENCE: Duration = Duration::from_secs(3);
 /// Maximum number of bytes that are read from zebra at a time. With this limit, the first routes of
 /// a large table take effect early.
 const POLL_BYTES: usize = 4 << 20;
-/// Maximum number of connections that are accepted or refused at a time.
+/// Maximum number of connections that one poll accepts or refuses.
 const ACCEPTS_MAX: usize = 256;
-/// Maximum number of unread notifications of a function. At this limit, the server stops reading
-/// and zebra must wait.
+/// Maximum number of unread notifications per function. At this limit, the server stops reading and
+/// zebra must wait.
 const NOTICES_MAX: usize = 1 << 18;
 
-/// Servers with their listening addresses. The daemon zebra sends the routes of all address
-/// families over one connection. Several functions therefore use the same server, because each
-/// function forwards only one family.
+/// Running servers with their listening addresses. Zebra sends the routes of all address families
+/// over one connection, but each function forwards only one family. Several functions therefore
+/// share a server.
 static SERVERS: Mutex<Vec<(SocketAddr, Weak<Mutex<Server>>)>> = Mutex::new(Vec::new());
 
 /// Subscription of one function to a server.
@@ -80,8 +80,8 @@ struct Zebra {
 }
 
 impl Fpm {
-    /// Subscribes a function to the server at `address`. Starts the server if necessary. Closes
-    /// zebra's connection, and zebra then reconnects and sends all its routes again.
+    /// Subscribes a function to the server at `address`, and starts the server if necessary. Closes
+    /// zebra's connection, so that zebra reconnects and sends all its routes again.
     pub(super) fn listen(address: SocketAddr, peers: Peers, family: Family) -> std::io::Result<Self> {
         let mut servers = lock(&SERVERS);
         servers.retain(|(_, server)| server.strong_count() > 0);
@@ -114,7 +114,7 @@ impl Fpm {
         refusal
     }
 
-    /// Closes zebra's connection. The daemon then reconnects and sends all its routes again.
+    /// Closes zebra's connection, so that zebra reconnects and sends all its routes again.
     pub(super) fn disconnect(&self) {
         lock(&self.server).zebra = None;
     }
@@ -168,8 +168,8 @@ impl Server {
             let Ok((stream, _)) = self.listener.accept() else { break };
             refusal = match peers.refusal(&stream) {
                 None if stream.set_nonblocking(true).is_ok() => {
-                    // A machine that crashes does not close its connections. TCP keepalive closes
-                    // them after a while.
+                    // A crashed machine does not close its connections. TCP keepalive closes them
+                    // after a while.
                     let _ = socket2::SockRef::from(&stream).set_keepalive(true);
                     self.waiting = Some(stream);
                     continue;

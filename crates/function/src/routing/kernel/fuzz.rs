@@ -6,8 +6,8 @@ use super::state::State;
 use super::{RouteSource, Settings, peers};
 use crate::routing::Family;
 
-/// Reads messages about routes, and updates the recorded routing state. The first byte selects
-/// messages of the kernel (rtnetlink) or of zebra (FPM).
+/// Feeds route messages to the recorded routing state. The first byte selects the sender: the
+/// kernel (rtnetlink) or zebra (FPM).
 pub fn netlink_messages(data: &[u8]) {
     let Some((&source, bytes)) = data.split_first() else { return };
     let settings = Settings {

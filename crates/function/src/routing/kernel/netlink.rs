@@ -1,5 +1,4 @@
-//! Reads rtnetlink messages about links, neighbours and routes of the operating system, and
-//! requests such messages from the kernel.
+//! Reads rtnetlink messages about links, neighbours and routes, and requests them from the kernel.
 
 use std::io::ErrorKind;
 use std::net::IpAddr;
@@ -18,8 +17,8 @@ use netlink_sys::{Socket, SocketAddr};
 
 use super::super::{Family, Prefix};
 
-/// Multicast groups of rtnetlink(7) as bits, each with the address family of its messages. The
-/// value `None` means both families.
+/// Multicast groups of rtnetlink(7) as bits, each with the address family of its messages. `None`
+/// means both families.
 const GROUPS: [(Option<Family>, u32); 6] = [
     (None, 1),
     (None, 4),
@@ -37,7 +36,7 @@ const HEADER_BYTES: usize = 16;
 /// The error number ENOBUFS.
 const NO_BUFFERS: i32 = 105;
 /// Message type that adds a nexthop object (linux/rtnetlink.h, linux/nexthop.h). The netlink crate
-/// does not know the types of these objects.
+/// lacks the types of these objects.
 const NEW_NEXT_HOP: u16 = 104;
 const DEL_NEXT_HOP: u16 = 105;
 
@@ -52,8 +51,8 @@ pub(super) enum Event {
         interface: u32,
         address: IpAddr,
         station: Option<MacAddress>,
-        /// Whether the neighbour has not answered for a while. The kernel sends another request
-        /// when a packet must be sent to such a neighbour.
+        /// Whether the neighbour has not answered for a while. The kernel sends it another request
+        /// when it must send a packet there.
         is_stale: bool,
     },
     Route {
@@ -64,8 +63,7 @@ pub(super) enum Event {
         id: u32,
         target: Option<Target>,
     },
-    /// The kernel removed an address of this machine. It may also have removed routes without a
-    /// message.
+    /// The kernel removed a local address. It may also have removed routes without a message.
     AddressGone,
 }
 
@@ -82,7 +80,7 @@ pub(super) struct Route {
     pub(super) prefix: Prefix,
     pub(super) table: u32,
     pub(super) metric: u32,
-    /// Whether the kernel created the route for an address of an interface.
+    /// Whether the kernel created the route for an interface address.
     pub(super) is_of_address: bool,
     pub(super) target: Target,
 }
@@ -173,7 +171,7 @@ fn link(message: &LinkMessage) -> Option<Event> {
             _ => {}
         }
     }
-    // A bridge also sends messages about its ports, which have other attributes and are ignored
+    // A bridge also sends messages about its ports. They have other attributes and are ignored
     // here.
     if link.name.is_empty() || message.header.interface_family != AddressFamily::Unspec {
         return None;
@@ -217,7 +215,8 @@ fn gateway(attribute: &RouteAttribute) -> Option<IpAddr> {
     }
 }
 
-/// Returns the route of a message, if the route determines where packets go.
+/// Returns the route in a message. Returns `None` for a route that Godwit ignores, such as a route
+/// for certain source addresses.
 fn route(message: &RouteMessage, is_there: bool) -> Option<Route> {
     let header = &message.header;
     let any: IpAddr = match header.address_family {
@@ -401,8 +400,8 @@ impl Requester {
         Ok(())
     }
 
-    /// Makes the kernel resolve or probe a neighbour, by an empty UDP packet to the neighbour's
-    /// discard port (RFC 863). Unlike a netlink request, the packet needs no privileges.
+    /// Makes the kernel resolve or probe a neighbour by sending an empty UDP packet to its discard
+    /// port (RFC 863). Unlike a netlink request, the packet needs no privileges.
     pub(super) fn resolve(&self, interface: u32, address: IpAddr) -> std::io::Result<()> {
         const DISCARD: u16 = 9;
         let (from, to): (std::net::SocketAddr, std::net::SocketAddr) = match address {

@@ -8,7 +8,7 @@ use std::net::{IpAddr, SocketAddr, TcpStream};
 use netlink_sys::protocols::NETLINK_SOCK_DIAG;
 use netlink_sys::{Socket, SocketAddr as NetlinkAddress};
 
-/// Rule that decides whether a connection to the FPM listener is accepted.
+/// Rule that decides whether the FPM listener accepts a connection.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Peers {
     /// Uids of the users whose processes may connect.
@@ -18,7 +18,7 @@ pub(super) struct Peers {
 }
 
 impl Peers {
-    /// Returns the reason why a connection is refused, or `None` if the connection is accepted.
+    /// Returns the reason to refuse a connection, or `None` to accept it.
     pub(super) fn refusal(&self, stream: &TcpStream) -> Option<String> {
         let (peer, local) = match (stream.peer_addr(), stream.local_addr()) {
             (Ok(peer), Ok(local)) => (peer, local),

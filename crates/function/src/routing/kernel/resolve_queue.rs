@@ -1,5 +1,5 @@
-//! Queue of IP addresses that the operating system must resolve. A worker adds the address of a
-//! station whose Ethernet address is unknown. The housekeeping thread makes the kernel resolve it.
+//! Queue of IP addresses that the operating system must resolve. Workers add stations whose
+//! Ethernet addresses are unknown. The housekeeping thread makes the kernel resolve them.
 
 use std::net::IpAddr;
 use std::sync::{Arc, Mutex, PoisonError, TryLockError};
@@ -35,7 +35,7 @@ impl ResolveQueue {
     }
 }
 
-/// CPU part of a function that follows the kernel's routes. It only collects the addresses of
+/// Host half of a function that follows the kernel's routes. It only collects the addresses of
 /// stations whose Ethernet addresses are unknown.
 pub(super) struct ResolveQueueHost {
     pub(super) queue: Arc<ResolveQueue>,

@@ -21,13 +21,13 @@ use super::netlink::{Event, Link, Monitor, Requester, Route, Target};
 use super::{RouteSource, Settings};
 use crate::{Error, Running};
 
-/// Number of the kernel's routing table for local addresses (rtnetlink(7)).
+/// Number of the kernel's `local` routing table (rtnetlink(7)).
 const TABLE_LOCAL: u32 = 255;
-/// Minimum interval between two requests that make the kernel resolve the same neighbour.
+/// Minimum interval between two resolution requests for the same neighbour.
 const REQUEST_INTERVAL: Duration = Duration::from_secs(1);
 /// Maximum number of stale neighbours that one update probes.
 const PROBES_MAX: usize = 32;
-/// Maximum number of neighbours for which the time of the last request is remembered.
+/// Maximum number of neighbours whose last request time is remembered.
 const REQUESTED_MAX: usize = 4096;
 /// Pause after an error before the next attempt.
 const RETRY_INTERVAL: Duration = Duration::from_secs(1);
@@ -51,23 +51,22 @@ pub(super) struct State {
     /// Neighbours that have not answered the kernel for a while.
     stale: HashSet<(u32, IpAddr)>,
     routes: HashMap<Prefix, Candidates>,
-    /// Routes from zebra. The value `true` means that zebra has sent the route on its latest
-    /// connection.
+    /// Routes from zebra. The value is `true` if zebra has sent the route on its latest connection.
     zebra_routes: HashMap<Prefix, (Target, bool)>,
-    /// Routes of an operator over a gateway. They precede those of the kernel and of zebra.
+    /// Routes over a gateway that an operator added. They take precedence over routes from the
+    /// kernel and zebra.
     operator_routes: HashMap<Prefix, Target>,
     objects: HashMap<u32, Target>,
     /// Number of routes and nexthop objects that were ignored since zebra last connected.
     ignored: usize,
     /// Last refused connection to the FPM listener, with its time.
     refusal: Option<(String, Instant)>,
-    /// Neighbour to which this process is not allowed to send packets.
+    /// Neighbour to which this process may not send packets.
     forbidden: Option<IpAddr>,
-    /// Prefixes whose route comes from the configuration or an operator. Routes from the kernel or
-    /// zebra must not replace these routes.
+    /// Prefixes whose route comes from the configuration or an operator. The kernel and zebra must
+    /// not replace these routes.
     static_routes: Option<HashSet<Prefix>>,
-    /// Routes from the kernel and zebra that are in the table, with the identifiers of their next
-    /// hops.
+    /// Installed routes from the kernel and zebra, with the keys of their next hops.
     installed: HashMap<Prefix, HopKey>,
     hops: HashMap<HopKey, Hop>,
     /// Responders that hold packets for unresolved neighbours.
@@ -83,7 +82,7 @@ pub(super) struct State {
     retry_at: Instant,
 }
 
-/// Identifier of a next hop in the table. The numbers are indices of network interfaces.
+/// Key of a next hop in the table. Interfaces are identified by their index.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 enum HopKey {
     Station(u32, IpAddr),
@@ -135,8 +134,7 @@ impl State {
     }
 
     /// Reads new messages about routes and neighbours, and updates the table. `queue` holds the
-    /// addresses that the kernel must resolve, each with its port. `own` receives the addresses of
-    /// this machine.
+    /// addresses to resolve, each with its port. `own` receives the addresses of this machine.
     pub(super) fn update(
         &mut self,
         queue: Vec<(u16, IpAddr)>,
@@ -159,8 +157,8 @@ impl State {
         done.and_then(|()| self.report())
     }
 
-    /// Returns an error for the operator if a route was ignored, a neighbour could not be resolved,
-    /// or a connection was refused.
+    /// Returns an error about ignored routes, a neighbour that could not be resolved, or a refused
+    /// connection.
     fn report(&mut self) -> Result<(), Error> {
         if self.ignored > 0 {
             return Err(refuse(
@@ -200,8 +198,8 @@ impl State {
         let Some((monitor, requester)) = self.kernel.take() else { return Ok(()) };
         let read = monitor.read(|event| self.event(event, family));
         let read = read.and_then(|is_whole| {
-            // Notifications may arrive while the complete state is read. A later call reads these
-            // notifications, which may repeat parts of the state.
+            // Notifications may arrive during the dump. A later call reads them, and they may
+            // repeat parts of the state.
             if !is_whole || std::mem::take(&mut self.needs_resync) {
                 self.resync(&requester, family)?;
             }
@@ -224,8 +222,8 @@ impl State {
             if let Some(reason) = refusal {
                 self.refusal.get_or_insert((reason, Instant::now()));
             }
-            // Some routes were ignored because the table was full. Now the table has room again, so
-            // zebra must send all its routes again.
+            // Some routes were ignored because the table was full. The table has room again, so
+            // zebra must resend all its routes.
             if self.ignored > 0 && self.zebra_routes.len() + WAITING_MAX / 2 < self.zebra_routes_max() {
                 self.ignored = 0;
                 fpm.disconnect();
@@ -235,7 +233,7 @@ impl State {
         Ok(())
     }
 
-    /// Replaces the recorded state by the kernel's current state. Removes all entries that the
+    /// Replaces the recorded state with the kernel's current state. Removes all entries that the
     /// kernel does not report.
     fn resync(&mut self, requester: &Requester, family: Family) -> std::io::Result<()> {
         let mut events = Vec::new();
@@ -259,7 +257,8 @@ impl State {
         self.dirty.extend(gone.map(|(prefix, _)| prefix));
     }
 
-    /// Processes a message. If packets wait for the address of a neighbour, routes use it later.
+    /// Processes an event. Routes use a new address only after the packets that wait for it have
+    /// left.
     fn event(&mut self, event: Event, family: Family) {
         if let Event::Neighbour { interface, address, station, .. } = event {
             self.awaiting.replace((interface, address));
@@ -274,14 +273,14 @@ impl State {
         self.record(event, family);
     }
 
-    /// Processes the addresses of neighbours that routes may use now.
+    /// Processes the addresses that routes may use now.
     fn record_settled(&mut self, family: Family) {
         while let Some(event) = self.awaiting.settled() {
             self.record(event, family);
         }
     }
 
-    /// Reports known addresses to responders that have begun to wait for them.
+    /// Reports known addresses to the responders that wait for them.
     fn report_awaited(&self) {
         self.awaiting.report_known(|(port, address)| {
             let interface = self.interface_of(port)?;
@@ -359,8 +358,8 @@ impl State {
         }
     }
 
-    /// Marks the neighbours in an on-link prefix for an update. Their host routes depend on the
-    /// route of the prefix.
+    /// Marks the neighbours in an on-link prefix for an update, because their host routes depend on
+    /// the route of the prefix.
     fn neighbours_below(&mut self, prefix: Prefix, target: Target) {
         if let Target::Link { gateway: None, .. } = target {
             let below = self.neighbours.keys().filter(|(_, address)| prefix.covers(*address));
@@ -368,8 +367,8 @@ impl State {
         }
     }
 
-    /// Returns the maximum number of routes from zebra. The maximum grows with the number of routes
-    /// in the table.
+    /// Returns the maximum number of routes from zebra, which grows with the number of routes in
+    /// the table.
     fn zebra_routes_max(&self) -> usize {
         self.installed.len() + self.static_routes.as_ref().map_or(0, HashSet::len) + WAITING_MAX
     }
@@ -414,8 +413,8 @@ impl State {
         let from_kernel = || self.routes.get(&prefix).and_then(|candidates| candidates.values().next().copied());
         from_operator.or_else(from_kernel).or_else(|| {
             let (mut target, _) = *self.zebra_routes.get(&prefix)?;
-            // A group of nexthop objects may contain other groups. The limit ends cycles of groups,
-            // which have no target.
+            // A nexthop group may contain other groups. The limit breaks cycles, which have no
+            // target.
             for _ in 0..8 {
                 let Target::Object(id) = target else { return Some(target) };
                 target = *self.objects.get(&id)?;
@@ -434,7 +433,7 @@ impl State {
         Some((*port, link))
     }
 
-    /// Returns the index of the network interface that belongs to a port.
+    /// Returns the interface index of a port.
     fn interface_of(&self, port: u16) -> Option<u32> {
         let matches =
             |link: &Link| self.settings.ports.iter().any(|(name, known)| *known == port && *name == link.name);
@@ -458,7 +457,7 @@ impl State {
         }
     }
 
-    /// Returns the identifier of the next hop for a known neighbour in an on-link prefix.
+    /// Returns the next hop key of a known neighbour in an on-link prefix.
     fn station(&self, address: IpAddr) -> Option<HopKey> {
         let covering = (0..Family::of(address).bits()).rev().find_map(|length| {
             let prefix = Prefix::of(address, length)?;

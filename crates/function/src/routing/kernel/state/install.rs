@@ -1,4 +1,4 @@
-//! Updates the table of the function, so that it matches the state of this machine's routing.
+//! Updates the function's table to match the routing state of this machine.
 
 use hashbrown::HashSet;
 
@@ -8,7 +8,7 @@ use crate::routing::NextHop;
 use crate::{Error, Running};
 
 impl State {
-    /// Updates the table of the function. Next hops are updated first, and then routes.
+    /// Updates the next hops of the function's table, and then its routes.
     pub(super) fn install(
         &mut self,
         routing: &dyn Routing,
@@ -55,7 +55,8 @@ impl State {
         for &(prefix, key) in &moves[..made] {
             self.dirty.remove(&prefix);
             if prefix.is_host() {
-                // Stations behind interfaces without a port also have the key `Local`.
+                // Stations behind interfaces without a port also have the key `Local`, although
+                // their addresses are not local.
                 own.set(prefix.address(), self.target(prefix) == Some(Target::Local));
             }
             let before = match key {

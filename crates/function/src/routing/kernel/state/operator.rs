@@ -7,7 +7,7 @@ use crate::Error;
 use crate::routing::Family;
 
 impl State {
-    /// Records that an operator added a named next hop for a prefix, or deleted the route of it.
+    /// Records that an operator added or deleted the route to a prefix.
     pub(in crate::routing::kernel) fn changed_by_operator(&mut self, prefix: Prefix, is_added: bool) {
         self.operator_routes.remove(&prefix);
         let static_routes = self.static_routes.get_or_insert_default();

@@ -16,7 +16,7 @@ fn memory_for_routes_of_zebra_is_bounded_by_the_table() {
     for number in 0..WAITING_MAX + ignored {
         state.zebra_event(event(number, true));
         state.zebra_event(Event::NextHop { id: number as u32, target: Some(Target::Local) });
-        // A route that was never announced is withdrawn. The withdrawal must not take memory.
+        // The withdrawal of an unknown route must not take memory.
         state.zebra_event(event(1 << 30 | number, false));
     }
     let lengths = (state.zebra_routes.len(), state.objects.len(), state.dirty.len(), state.ignored);
@@ -52,14 +52,12 @@ fn routes_use_an_awaited_address_after_the_held_packets() {
     let station = |number| (1, IpAddr::from([10, 0, 0, number]));
     let kernel = responder.kernel();
 
-    // No packet waits for the first neighbour. It is known when a packet begins to wait.
     state.event(answer(1), Family::V4);
     assert!(known(&state, 1));
     kernel.enter(5, station(1), 0);
     state.report_awaited();
     assert_eq!(kernel.address(station(1)), Some(Some(MacAddress([2, 0, 0, 0, 0, 1]))));
 
-    // Packets wait for the others. The kernel withdraws one of them before routes use it.
     for number in [2, 3] {
         kernel.enter(5, station(number), 0);
         state.event(answer(number), Family::V4);
