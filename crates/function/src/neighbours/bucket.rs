@@ -2,8 +2,8 @@
 
 const SECOND_NS: u64 = 1_000_000_000;
 
-/// Rate limit for events, as a token bucket. The caller passes the number of events per second and
-/// the current time.
+/// Token bucket that limits the rate of events. The caller passes the number of events per second
+/// and the current time.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Bucket {
     tokens: u32,

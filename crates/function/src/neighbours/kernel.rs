@@ -20,15 +20,15 @@ use super::{SECOND_NS, Station, Target};
 
 /// Maximum number of stations in one generation.
 const STATIONS_MAX: usize = 4096;
-/// Age of a generation, in nanoseconds, from which it receives no more stations. It exceeds the
-/// time for which packets are held.
+/// Age in nanoseconds at which a new generation of stations begins. It exceeds the time for which
+/// packets are held.
 const GENERATION_NS: u64 = 5 * SECOND_NS;
 
 /// Table of awaited stations. Each responder function has one.
 #[derive(Debug, Default)]
 pub(crate) struct KernelStations {
     table: Mutex<Table>,
-    /// Version of the table. The number grows with each reported address.
+    /// Version of the table, which increases with each reported address.
     version: AtomicU64,
     /// Whether a function tracks the neighbours of the operating system.
     used: AtomicBool,
@@ -36,33 +36,31 @@ pub(crate) struct KernelStations {
 
 #[derive(Debug, Default)]
 struct Table {
-    /// Next hops to stations, indexed by the number of their function and their index in the
-    /// function.
+    /// Next hops to stations, by function number and next hop index.
     targets: HashMap<(usize, u32), Target>,
-    /// Stations to which packets were sent recently, each with its address if it is known. A
-    /// station without packets is forgotten when its generation is.
+    /// Stations to which packets were sent recently, each with its address if it is known. Stations
+    /// without packets are forgotten after a while.
     awaited: HashMap<Station, Option<MacAddress>>,
     /// Generation before `awaited`.
     before: HashMap<Station, Option<MacAddress>>,
     /// Time at which `awaited` began, in nanoseconds.
     since_ns: u64,
-    /// Stations that were added to `awaited` and that a function has not taken, by the number of
-    /// the function.
+    /// Stations newly added to `awaited` that a function has not taken yet, by function number.
     new: HashMap<usize, Vec<Station>>,
 }
 
 impl KernelStations {
-    /// Returns whether a function tracks the neighbours of the operating system.
+    /// Returns whether a function tracks the operating system's neighbours.
     pub(crate) fn is_used(&self) -> bool {
         self.used.load(Ordering::Acquire)
     }
 
-    /// Returns the version of the table. The number grows with each reported address.
+    /// Returns the table version, which increases with each reported address.
     pub(crate) fn version(&self) -> u64 {
         self.version.load(Ordering::Acquire)
     }
 
-    /// Registers a next hop of a function. `None` removes the next hop.
+    /// Registers a next hop of a function, or removes it with `None`.
     pub(crate) fn register(&self, function: usize, next_hop: u32, target: Option<Target>) {
         let mut table = self.lock();
         match target {
@@ -91,13 +89,13 @@ impl KernelStations {
         self.lock().find(station).copied()
     }
 
-    /// Returns the stations that are awaited since the last call for this function.
+    /// Returns the stations awaited since the last call for this function.
     pub(crate) fn take_new(&self, function: usize) -> Vec<Station> {
         self.lock().new.remove(&function).unwrap_or_default()
     }
 
-    /// Reports the address of a station, or that the operating system no longer knows it. Returns
-    /// whether the station is awaited.
+    /// Reports the address of a station. `None` means that the operating system no longer knows it.
+    /// Returns whether the station is awaited.
     pub(crate) fn learn(&self, station: Station, address: Option<MacAddress>) -> bool {
         let mut table = self.lock();
         let Some(known) = table.find_mut(station) else { return false };
@@ -125,8 +123,6 @@ impl Table {
         }
     }
 
-    /// Enters a station into the current generation. Returns its address, or `None` if there is no
-    /// room.
     fn enter(&mut self, function: usize, station: Station, now_ns: u64) -> Option<Option<MacAddress>> {
         if now_ns.saturating_sub(self.since_ns) >= GENERATION_NS {
             self.before = std::mem::take(&mut self.awaited);
@@ -141,7 +137,7 @@ impl Table {
         let before = self.before.remove(&station);
         let address = before.flatten();
         self.awaited.insert(station, address);
-        // Without a taker, the list has at most the stations of two generations.
+        // If no function takes the list, it holds at most the stations of two generations.
         let new = self.new.entry(function).or_default();
         if before.is_none() && new.len() < 2 * STATIONS_MAX {
             new.push(station);

@@ -41,14 +41,13 @@ pub(crate) const RETRY_NS: u64 = SECOND_NS;
 /// Number of unanswered requests after which a station counts as silent (MAX_MULTICAST_SOLICIT and
 /// MAX_UNICAST_SOLICIT of RFC 4861, section 10).
 pub(crate) const REQUESTS_MAX: u8 = 3;
-/// Time after the last frame from a station until the station is asked again, in nanoseconds
+/// Time after the last frame from a station until the station is probed again, in nanoseconds
 /// (REACHABLE_TIME of RFC 4861, section 10).
 pub(crate) const REACHABLE_NS: u64 = 30 * SECOND_NS;
 /// Pause before a silent station is asked again.
 pub(crate) const SILENCE_NS: u64 = 3 * SECOND_NS;
-/// Time between a station's answer and the use of its address by routes, in nanoseconds. In this
-/// time, packets that were held for the station leave. Later packets therefore do not overtake
-/// them.
+/// Time between a station's answer and the use of its address by routes, in nanoseconds. Held
+/// packets leave in this time, so later packets do not overtake them.
 pub(crate) const SETTLE_NS: u64 = 20 * MILLISECOND_NS;
 /// Minimum interval between two checks of due entries.
 const LOOK_NS: u64 = 5 * MILLISECOND_NS;
@@ -58,7 +57,7 @@ pub(crate) const STATIONS_MAX: usize = 4096;
 /// of the rate limit [`NEW_A_SECOND`], each of these stations stays in the table for at least two
 /// seconds.
 const UNANSWERED_MAX: usize = 1024;
-/// Maximum number of new stations on one port that the table accepts per second.
+/// Maximum number of new stations per second on one port.
 const NEW_A_SECOND: u32 = 512;
 /// Maximum number of new stations per second that packets from one ingress port can add to the
 /// table. Packets from other ports can use the remainder of [`NEW_A_SECOND`].
@@ -73,13 +72,13 @@ pub struct Neighbours {
     /// Ethernet addresses of this machine, indexed by port.
     sources: Vec<Option<MacAddress>>,
     table: Mutex<Table>,
-    /// Version of the table. It increases if routes or waiting packets must be examined again.
+    /// Version of the table. It increases when routes or waiting packets must be examined again.
     version: AtomicU64,
     /// Time of the next search for due entries.
     next_ns: AtomicU64,
     /// Whether any next hop needs resolution.
     used: AtomicBool,
-    /// Whether a station was refused because the table is full, since the last call of
+    /// Whether the full table has refused a station since the last call to
     /// [`Neighbours::take_full`].
     full: AtomicBool,
     /// Stations that the operating system resolves.
@@ -90,8 +89,8 @@ pub struct Neighbours {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Target {
     pub(crate) port: u16,
-    /// IP address of the gateway. `None` means that each packet is sent directly to its destination
-    /// on the link.
+    /// IP address of the gateway. With `None`, each packet is sent directly to its destination on
+    /// the link.
     pub(crate) gateway: Option<IpAddr>,
     /// MTU of the next hop, in bytes.
     pub(crate) mtu: u16,
@@ -103,14 +102,14 @@ pub(crate) enum Resolution {
     /// The address is known.
     Known {
         address: MacAddress,
-        /// Whether all packets that were held for the station have left.
+        /// Whether all packets held for the station have left.
         is_settled: bool,
     },
     /// The address of the station is not known yet. A packet may be held until then.
     Pending,
     /// The station does not answer.
     Silent,
-    /// The station is new, but the rate limit for new stations is reached.
+    /// The rate limit for new stations is reached.
     Policed,
     /// The table is full of stations that have answered.
     TableFull,
@@ -120,8 +119,8 @@ pub(crate) enum Resolution {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Request {
     pub(crate) station: Station,
-    /// Last known address of the station, to which the request is sent. With `None`, the request is
-    /// sent to all stations of the link.
+    /// Last known address of the station, to which the request is sent. With `None`, the request
+    /// goes to all stations on the link.
     pub(crate) to: Option<MacAddress>,
 }
 
@@ -158,18 +157,18 @@ impl Neighbours {
         self.used.load(Ordering::Acquire)
     }
 
-    /// Returns the version of the table. The version increases if routes or waiting packets must be
+    /// Returns the version of the table, which increases when routes or waiting packets must be
     /// examined again.
     pub(crate) fn version(&self) -> u64 {
         self.version.load(Ordering::Acquire)
     }
 
-    /// Returns the earliest time at which a call of [`Neighbours::poll`] has work to do.
+    /// Returns the earliest time at which [`Neighbours::poll`] has work to do.
     pub(crate) fn next_ns(&self) -> u64 {
         self.next_ns.load(Ordering::Acquire)
     }
 
-    /// Returns whether a station was refused because the table is full, since the last call.
+    /// Returns whether the full table has refused a station since the last call.
     pub(crate) fn take_full(&self) -> bool {
         self.full.load(Ordering::Relaxed) && self.full.swap(false, Ordering::Relaxed)
     }
@@ -204,8 +203,8 @@ impl Neighbours {
 
     /// Returns the state of a station for which packets are held.
     pub(crate) fn resolution(&self, station: Station) -> Resolution {
-        // The table forgets only stations that have not answered. A station that is not in the
-        // table is therefore silent.
+        // The table forgets only stations that have not answered. A missing station is therefore
+        // silent.
         self.lock().resolution(station).unwrap_or(Resolution::Silent)
     }
 
@@ -236,16 +235,15 @@ impl Neighbours {
         }
     }
 
-    /// Returns the stations with Ethernet addresses that routes may use. The list is sorted by
-    /// station.
+    /// Returns the stations whose Ethernet addresses routes may use, sorted by station.
     pub(crate) fn settled(&self) -> Vec<(Station, MacAddress)> {
         let mut settled = self.lock().settled();
         settled.sort_unstable_by_key(|(station, _)| *station);
         settled
     }
 
-    /// Returns the counters of requests sent, of addresses learned, of stations without an answer,
-    /// and of stations removed from the table to make room.
+    /// Returns the numbers of requests sent, addresses learned, stations without an answer, and
+    /// stations removed to make room.
     pub(crate) fn counts(&self) -> [u64; 4] {
         self.lock().counts()
     }

@@ -21,8 +21,7 @@ use super::{
 
 #[derive(Debug, Default)]
 pub(super) struct Table {
-    /// Next hops whose addresses must be resolved, indexed by the number of their function and
-    /// their index in the function.
+    /// Next hops whose addresses must be resolved, by function number and next hop index.
     targets: HashMap<(usize, u32), Target>,
     stations: HashMap<Station, Entry>,
     /// Stations, each with the time of its next action. An item is valid if its time equals the
@@ -149,8 +148,8 @@ impl Table {
         let port = &mut ports[usize::from(station.0)];
         port.count += 1;
         port.unanswered.push_back((item, station));
-        // At least half of the examined items were added after the previous cleanup. The average
-        // cost per added item is therefore constant.
+        // At least half of the examined items were added after the previous cleanup, so the average
+        // cost per added item is constant.
         if port.unanswered.len() > 2 * port.count.max(UNANSWERED_MAX) {
             port.unanswered.retain(|(item, station)| stations.get(station).is_some_and(|entry| entry.is_item(*item)));
         }
@@ -270,7 +269,7 @@ impl Entry {
         }
     }
 
-    /// Returns whether the station belongs in the queue of stations that have not answered.
+    /// Returns whether the station belongs in the queue of unanswered stations.
     fn is_unanswered(&self) -> bool {
         !self.is_kept && !matches!(self.phase, Phase::Known { .. })
     }
@@ -316,8 +315,8 @@ impl Entry {
 /// Action for a station whose timer has expired.
 enum Action {
     Nothing,
-    /// Sends a request to the last known address of the station, or to all stations if no address
-    /// is known.
+    /// Sends a request to the last known address of the station. With `None`, the request goes to
+    /// all stations.
     Request(Option<MacAddress>),
     Silent,
     Forget,
