@@ -1,5 +1,5 @@
-//! Replies to requests for the addresses of this machine. The functions of this module take and
-//! return the bytes of frames.
+//! Replies to requests for the addresses of this machine. The functions in this module take and
+//! return frame bytes.
 
 use std::net::IpAddr;
 
@@ -13,8 +13,8 @@ const ARP_BYTES: usize = 28;
 const IPV4_BYTES: usize = 20;
 const IPV6_BYTES: usize = 40;
 const HOP_LIMIT: u8 = 64;
-/// Hop limit of neighbour discovery packets. The value shows that no router forwarded the packet
-/// (RFC 4861, section 7.1.1).
+/// Hop limit of neighbour discovery packets, which shows that no router forwarded them (RFC 4861,
+/// section 7.1.1).
 const NEVER_FORWARDED: u8 = 255;
 /// Length of a neighbour solicitation up to the end of its target address, in bytes (RFC 4861,
 /// section 4.3).
@@ -41,8 +41,8 @@ fn mac(bytes: &[u8]) -> Option<MacAddress> {
 }
 
 /// Returns the source MAC address for the answer to a frame. It is usually the destination address
-/// of the frame. A group address must not be a source address (IEEE 802.3, section 3.2.3). The
-/// answer then has the address of the interface.
+/// of the frame. If that is a group address, which must not be a source address (IEEE 802.3,
+/// section 3.2.3), it is the address of the interface.
 fn own_mac(settings: &Settings, port: u16, frame: &[u8]) -> Option<MacAddress> {
     let destination = mac(frame)?;
     if destination.is_multicast() { Some(settings.interface(port)?.mac) } else { Some(destination) }

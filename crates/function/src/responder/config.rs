@@ -16,8 +16,7 @@ use crate::{BuildContext, Error};
 /// 4443, section 2.4 (f)).
 const MESSAGES_A_SECOND: u32 = 1000;
 
-/// Default maximum number of packets that a worker holds for one station until the station's
-/// address is resolved.
+/// Default number of packets that a worker holds for one unresolved station.
 const HELD_PACKETS: u16 = 16;
 
 /// Configuration keys of a function of kind `responder`.
@@ -44,8 +43,7 @@ pub(super) struct Settings {
     /// Interfaces, indexed by port.
     pub(super) interfaces: Vec<Option<Interface>>,
     pub(super) messages_a_second: u32,
-    /// Maximum number of packets that a worker holds for one station until the station's address is
-    /// resolved.
+    /// Maximum number of packets that a worker holds for one unresolved station.
     pub(super) held_packets: usize,
     /// Addresses of all interfaces.
     pub(super) own: Arc<OwnAddresses>,
@@ -111,8 +109,8 @@ impl Config {
             }
             let mut addresses = Vec::new();
             for text in &config.addresses {
-                // A prefix length may follow the address, as in the output of `ip address`. The
-                // length must be valid, but has no effect.
+                // A prefix length may follow the address, as in the output of `ip address`. It must
+                // be valid, but has no effect.
                 let address = text.get_ref().split('/').next().unwrap_or_default().parse::<IpAddr>();
                 let usable = address.ok().filter(|address| !address.is_multicast() && !address.is_unspecified());
                 let Some(address) = usable.filter(|address| {

@@ -1,4 +1,4 @@
-//! Handles each packet of the responder on the CPU. The steps depend on the verdict of the previous
+//! Handles each packet of the responder on the CPU, depending on the verdict of the previous
 //! function.
 
 use std::net::IpAddr;
@@ -20,8 +20,8 @@ use crate::fragments::{Fault, Split, ip_at, message};
 use crate::neighbours::{Bucket, Request, Resolution, Station, Target};
 use crate::{Arrangement, HostHalf, PreviousOutcome, Step, Work};
 
-/// Interval between two checks of the neighbour table by a worker that holds packets, in
-/// nanoseconds. Another worker may have received the awaited answer.
+/// Interval at which a worker that holds packets checks the neighbour table, in nanoseconds.
+/// Another worker may have received the awaited answer.
 const LOOK_NS: u64 = 1_000_000;
 
 /// State of the responder on one worker.
@@ -29,8 +29,8 @@ pub(super) struct ResponderHost {
     settings: Arc<Settings>,
     /// Rate limit of ICMP errors.
     messages: Bucket,
-    /// Whether the rate limit for ICMP errors applies. A replay ignores the limit. Each worker has
-    /// its own limit, so the output would otherwise depend on the number of workers.
+    /// Whether the rate limit for ICMP errors applies. Each worker has its own limit, so a replay
+    /// ignores it. Otherwise, the output would depend on the number of workers.
     is_limited: bool,
     /// Stations that the operating system resolves.
     unreachable: Unreachable,
@@ -124,10 +124,8 @@ impl ResponderHost {
                 let work = forwarded(&settings, region.frame_mut(packet), at, station, address);
                 Some(work.map_or(drop, |work| vec![Step::Keep { packet: *packet, work }]))
             }
-            // Earlier packets to the station may still be held. This packet must leave after them.
+            // Earlier packets to the station may still be held, and must leave before this one.
             Resolution::Known { is_settled: false, .. } | Resolution::Pending => {
-                // If the address of the station is known, the packet leaves before this function
-                // returns.
                 let is_known = resolution != Resolution::Pending;
                 let limit = if is_known { usize::MAX } else { settings.held_packets };
                 let is_held = self.waiting.hold(station, packet, frame, limit, now_ns);
@@ -142,8 +140,8 @@ impl ResponderHost {
         }
     }
 
-    /// Returns the station of a packet, and its state, if the operating system resolves the station
-    /// and reports its address.
+    /// Returns the station of a packet and its state, if the operating system resolves and reports
+    /// its address.
     fn await_kernel(
         &mut self,
         function: usize,
@@ -202,7 +200,7 @@ impl ResponderHost {
         }
     }
 
-    /// Forwards a packet that was held, or replaces it by an ICMP error.
+    /// Forwards a held packet, or replaces it with an ICMP error.
     fn resume(
         &mut self,
         region: &mut Region,
@@ -249,8 +247,7 @@ impl ResponderHost {
     /// no error may be sent.
     fn message(&mut self, frame: &[u8], port: u16, fault: Fault, now_ns: u64) -> Option<Vec<u8>> {
         let at = ip_at(frame)?;
-        // No ICMP error is sent about a frame that was addressed to several stations (RFC 1812,
-        // section 4.3.2.7).
+        // Frames addressed to several stations cause no ICMP error (RFC 1812, section 4.3.2.7).
         if frame[0] & 1 != 0 {
             return None;
         }
@@ -270,7 +267,7 @@ impl ResponderHost {
 }
 
 impl HostHalf for ResponderHost {
-    /// The engine never calls this method, because `arranges` returns true.
+    /// The engine never calls this method, because [`HostHalf::arranges`] returns true.
     fn prepare(&mut self, _region: &Region, descriptors: &[Descriptor], work: &mut Vec<Work>) {
         work.extend(descriptors.iter().map(|_| Work::Done(Outcome::verdict(VERDICT_OTHER))));
     }
@@ -307,7 +304,7 @@ impl HostHalf for ResponderHost {
     }
 }
 
-/// Creates a frame with an address request, and returns the action that sends it.
+/// Creates an address request, and returns the step that sends it.
 fn request_step(settings: &Settings, region: &mut Region, request: Request) -> Option<Step> {
     let (port, address) = request.station;
     let frame = questions::request(settings.interface(port)?, address, request.to)?;
@@ -338,7 +335,7 @@ fn forwarded(settings: &Settings, frame: &mut [u8], at: usize, station: Station,
     Some(Work::Done(Outcome { port, ..Outcome::verdict(VERDICT_FORWARD) }))
 }
 
-/// Replaces the frame of `packet` and sends it back through the port on which the packet arrived.
+/// Replaces the frame of `packet`, and sends it back through its ingress port.
 fn send_reply(region: &mut Region, packet: &Descriptor, frame: &[u8]) -> Vec<Step> {
     let room = usize::from(packet.room) * godwit_abi::BUFFER_UNIT_BYTES - usize::from(packet.head);
     if frame.len() > room {

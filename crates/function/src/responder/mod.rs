@@ -53,7 +53,7 @@ pub struct Responder {
     full_reported: Mutex<Option<Instant>>,
 }
 
-/// Minimum interval between two messages about a full neighbour table.
+/// Minimum interval between two reports of a full neighbour table.
 const FULL_INTERVAL: Duration = Duration::from_secs(60);
 
 fn build(stanza: Spanned<DeTable<'_>>, context: &BuildContext<'_>) -> Result<Arc<dyn Function>, Error> {

@@ -1,5 +1,5 @@
 //! Creates requests for the Ethernet addresses of stations, and reads these addresses from received
-//! frames. The functions of this module take and return the bytes of frames.
+//! frames. The functions in this module take and return frame bytes.
 
 use std::net::IpAddr;
 
@@ -12,8 +12,8 @@ const ETHERNET_BYTES: usize = 14;
 /// Minimum frame length, in bytes. Shorter frames are padded.
 const FRAME_BYTES_MIN: usize = 60;
 const IPV6_BYTES: usize = 40;
-/// Hop limit of neighbour discovery packets. The value shows that no router forwarded the packet
-/// (RFC 4861, section 7.1).
+/// Hop limit of neighbour discovery packets, which shows that no router forwarded them (RFC 4861,
+/// section 7.1).
 const NEVER_FORWARDED: u8 = 255;
 const SOLICITATION: u8 = 135;
 const ADVERTISEMENT: u8 = 136;

@@ -110,7 +110,6 @@ fn answers_to_frames_for_a_group_come_from_the_interface() {
             frame[..6].copy_from_slice(&group);
             let reply = answer(&frame).unwrap();
             assert_eq!((&reply[..6], &reply[6..12]), (&THEIRS[..], &OURS[..]));
-            // This port has no interface, so the machine has no address from which it could answer.
             assert_eq!(answers::answer(&settings(), 0, &frame), None);
         }
     }

@@ -1,6 +1,5 @@
-//! List of stations whose Ethernet addresses the operating system resolves. Each worker has such a
-//! list. A station that does not answer for a while counts as unreachable. The work per packet is
-//! constant.
+//! Stations whose Ethernet addresses the operating system resolves, in one list per worker. A
+//! station that does not answer for a while counts as unreachable. The work per packet is constant.
 
 use std::collections::{HashMap, VecDeque};
 

@@ -9,9 +9,9 @@ use crate::neighbours::Station;
 
 /// Maximum number of packets that a worker holds in total.
 const HELD_MAX: usize = 1024;
-/// Age in nanoseconds after which a held packet is older than all packets in flight. Before that
-/// age, the 16-bit sequence numbers of the packets determine their order. Fewer than 2^15 packets
-/// must therefore arrive in this time.
+/// Age in nanoseconds after which a held packet precedes all packets in flight. Below this age,
+/// 16-bit sequence numbers determine the packet order. Fewer than 2^15 packets must therefore
+/// arrive in this time.
 const IN_FLIGHT_NS: u64 = 2_000_000;
 
 /// Held packets, grouped by station.
@@ -50,9 +50,8 @@ impl Waiting {
             return false;
         }
         let queue = self.by_station.entry(station).or_default();
-        // Held packets must leave in the order of arrival, but reach this function in any order.
-        // Their 16-bit sequence numbers determine the order. The comparison allows for the
-        // wrap-around of these numbers.
+        // Held packets must leave in arrival order, but reach this function in any order. Their
+        // 16-bit sequence numbers determine the order, with wrap-around.
         let is_before = |held: &Held| {
             let is_long_ago = now_ns.saturating_sub(held.since_ns) > IN_FLIGHT_NS;
             is_long_ago || packet.order.wrapping_sub(held.packet.order) as i16 >= 0
@@ -63,7 +62,7 @@ impl Waiting {
         true
     }
 
-    /// Returns whether the packets of a station have been held since before `since_ns`.
+    /// Returns whether packets of a station have been held since before `since_ns`.
     pub(super) fn is_older(&self, station: Station, since_ns: u64) -> bool {
         self.by_station.get(&station).and_then(|held| held.first()).is_some_and(|held| held.since_ns < since_ns)
     }
@@ -80,7 +79,7 @@ impl Waiting {
         stations
     }
 
-    /// Removes the packets that are held for `station` and returns them.
+    /// Removes and returns the packets held for `station`.
     pub(super) fn take(&mut self, station: Station) -> Vec<Held> {
         let held = self.by_station.remove(&station).unwrap_or_default();
         self.count -= held.len();

@@ -1,4 +1,4 @@
-//! Packets that wait for a station that the operating system resolves.
+//! Tests of packets that wait while the operating system resolves a station.
 
 use std::net::IpAddr;
 
@@ -15,7 +15,6 @@ use crate::{Arrangement, PreviousOutcome, Step, Work};
 const SECOND_NS: u64 = 1_000_000_000;
 const START_NS: u64 = 100 * SECOND_NS;
 const STATION: MacAddress = MacAddress([2, 0, 0, 0, 0, 0x78]);
-/// Number of the function that tracks the kernel, and its next hops: port b, and a gateway there.
 const FUNCTION: usize = 5;
 const ON_LINK: u32 = 0;
 const GATEWAY: u32 = 1;
@@ -39,8 +38,8 @@ impl Router {
         Self { host: ResponderHost::new(Arc::clone(&settings)), settings, region, order: 0, held: 0 }
     }
 
-    /// Passes a packet to the responder, or none. Returns a word for each step. A frame that leaves
-    /// is given by its port, its destination and the identification of its IP packet.
+    /// Passes a packet, if any, to the responder. Returns a word for each step. A frame that leaves
+    /// is described by its port, its destination and its IP identification.
     fn call(&mut self, packet: Option<(u32, [u8; 4], u16)>, now_ns: u64) -> Vec<String> {
         let contract = &crate::ipv4::CONTRACT;
         let (mut arrived, mut previous) = (Vec::new(), Vec::new());
