@@ -123,8 +123,8 @@ fn flush(control: &mut Control, request: &Value) -> Result<Value, Error> {
     Ok(json!({ "flushed": flushed }))
 }
 
-/// Lists the addresses that the request selects, sorted by lookup key. The list begins after the
-/// address `after` of the request. A reply holds at most [`LISTED_MAX`] addresses.
+/// Lists the addresses that the request selects, sorted by lookup key and beginning after `after`.
+/// A reply holds at most [`LISTED_MAX`] addresses.
 fn list(control: &Control, request: &Value, now: Duration) -> Result<Value, Error> {
     let filter = Filter::read(control, request)?;
     let after = request.get("after").map(address).transpose()?.map(|(_, key)| key);

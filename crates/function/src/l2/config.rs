@@ -30,7 +30,7 @@ pub(super) struct Config {
     capacity: Option<Spanned<u64>>,
     /// Ageing time of learned addresses, in seconds. With the value 0, addresses do not age.
     ageing_s: Option<Spanned<u64>>,
-    /// Path of a text file of static addresses, whose format `macs.rs` describes.
+    /// Path of a text file of static addresses.
     macs: Option<PathBuf>,
     /// Static addresses in the configuration.
     #[serde(default)]

@@ -27,7 +27,7 @@ use crate::{Error, Running};
 /// Number of addresses that `learn_all` adds before it writes them to the kernel's table.
 const LEARNED_AT_ONCE: usize = 16_384;
 
-/// Number of times that the whole table is visited during one ageing time.
+/// Number of passes over the whole table during one ageing time.
 const SWEEPS: f64 = 8.0;
 
 /// Known addresses, each with its key `VID << 48 | MAC`.
@@ -93,7 +93,7 @@ impl Control {
         })
     }
 
-    /// Creates a queue in which a worker reports source addresses. Returns the sending end, which
+    /// Creates a queue for a worker's source address reports. Returns the sending end, which
     /// belongs to the worker.
     pub(super) fn notice_sender(&mut self) -> NoticeSender {
         let (sender, receiver) = NoticeSender::new(Arc::clone(&self.shared));
@@ -101,10 +101,10 @@ impl Control {
         sender
     }
 
-    /// Learns addresses from the reports of workers, ages entries, and writes the changes to the
-    /// kernel's table.
+    /// Learns addresses from worker reports, ages entries, and writes the changes to the kernel's
+    /// table.
     pub(super) fn housekeeping(&mut self, now: Duration, running: &dyn Running) -> Result<(), Error> {
-        // An earlier call may have failed to write all changes, so these changes are written first.
+        // An earlier call may have left changes unwritten, so they are written first.
         self.publish(Some(running))?;
         let entries = Arc::clone(&self.entries);
         {
@@ -120,7 +120,7 @@ impl Control {
             self.age(&mut entries, now);
         }
         let published = self.publish(Some(running));
-        // A worker reports a source address only once between two calls of this method. After a
+        // A worker reports a source address only once between two calls to this method. After a
         // call, it may report the address again, because the switch may not have learned it.
         self.shared.rounds.fetch_add(1, Ordering::Relaxed);
         published
@@ -332,8 +332,8 @@ fn write(entries: &RwLock<Entries>) -> RwLockWriteGuard<'_, Entries> {
     entries.write().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Returns whether the switch may learn one more address at a port, according to the port's
-/// configured limit.
+/// Returns whether the configured limit of a port allows the switch to learn one more address
+/// there.
 fn has_room(switch: &Switch, learned_at: &[u32], port: u8) -> bool {
     switch.port(port).is_some_and(|known| known.mac_limit.is_none_or(|limit| learned_at[usize::from(port)] < limit))
 }

@@ -22,14 +22,14 @@ pub(super) const QUEUE: usize = 4096;
 /// Number of recent reports that a worker remembers and does not repeat. It must be a power of two.
 const RECENT: usize = 1024;
 
-/// Report of a worker that a frame with the source address `key` arrived on `port`.
+/// Report that a frame with the source address `key` arrived on `port`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Notice {
     pub(super) key: u64,
     pub(super) port: u8,
 }
 
-/// State that workers share with the housekeeping thread and with readers of counters.
+/// State shared by the workers, the housekeeping thread and counter readers.
 #[derive(Debug, Default)]
 pub(super) struct SharedState {
     /// Number of completed housekeeping rounds.
@@ -58,7 +58,7 @@ pub(super) fn count(counter: &AtomicU64, by: u64) {
     counter.fetch_add(by, Ordering::Relaxed);
 }
 
-/// Sending end of the queue in which a worker reports source addresses.
+/// Sending end of a worker's queue for source address reports.
 pub(super) struct NoticeSender {
     queue: SyncSender<Notice>,
     shared: Arc<SharedState>,

@@ -9,8 +9,8 @@ use godwit_wire::MacAddress;
 
 use crate::Error;
 
-/// Parses the text of the file and returns its addresses in order. The function `port` returns a
-/// port number for the VLAN and the name of a port.
+/// Parses the text of the file and returns its addresses in order. `port` returns the number of the
+/// port with the given name in the given VLAN.
 ///
 /// # Errors
 /// Returns the line number, counted from 1, and the problem.

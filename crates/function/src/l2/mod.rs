@@ -54,7 +54,7 @@ pub use macs::parse as parse_macs;
 /// Mask of all flags in [`Outcome::value`]. The remaining bits hold the VLAN identifier (VID).
 const FLAGS: u32 = 0xffff_0000;
 
-/// Interval at which reports of workers about source addresses are read.
+/// Interval at which source address reports are read.
 const HOUSEKEEPING_INTERVAL: Duration = Duration::from_millis(10);
 
 /// Registration of the function kind `l2`.
@@ -76,9 +76,9 @@ pub fn vid_and_mac(key: u64) -> (u16, MacAddress) {
 pub struct L2 {
     switch: Arc<Switch>,
     image: Arc<Image>,
-    /// Known addresses, which the reference implementation `ref` reads.
+    /// Known addresses, for the reference implementation.
     entries: Arc<RwLock<Entries>>,
-    /// Counters of the switch, which can be read without the lock of the switch's state.
+    /// Counters that can be read without locking the state.
     shared: Arc<SharedState>,
     control: Mutex<Control>,
     started: Instant,
@@ -122,7 +122,7 @@ impl L2 {
     }
 }
 
-/// Builds the switch as a value of type [`L2`], which has the method [`L2::learn_all`].
+/// Builds the switch as an [`L2`], so that the caller can use [`L2::learn_all`].
 ///
 /// # Errors
 /// Returns an error if the configuration is not valid.

@@ -39,8 +39,8 @@ struct Vlan {
 /// Ports and VLANs of the switch.
 #[derive(Debug)]
 pub(super) struct Switch {
-    /// The ports of the switch, indexed by port number. The value is `None` for a port that does
-    /// not belong to the switch.
+    /// Ports of the switch, indexed by port number. `None` means that a port does not belong to the
+    /// switch.
     ports: Vec<Option<Port>>,
     vlans: Vec<Vlan>,
 }
@@ -87,7 +87,7 @@ impl Switch {
         self.members(vid).contains(&port)
     }
 
-    /// Returns whether the frames of a VLAN have a tag when they leave by `port`.
+    /// Returns whether the frames of a VLAN leave by `port` with a tag.
     pub(super) fn is_tagged(&self, vid: u16, port: u8) -> bool {
         let set = self.vlans.get(usize::from(vid)).map_or(0, |vlan| vlan.tagged[usize::from(port / 64)]);
         set >> (port % 64) & 1 != 0

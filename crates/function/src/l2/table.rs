@@ -14,7 +14,7 @@ const STATIC: u64 = 8;
 const PORT_SHIFT: u32 = 4;
 const REST_SHIFT: u32 = 12;
 
-/// Part of a table entry that can change while the entry is in the table.
+/// Part of a table entry that may change while the entry is in the table.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Value {
     pub(super) port: u8,

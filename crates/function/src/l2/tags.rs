@@ -9,11 +9,11 @@ use super::{POP, PUSH, SET};
 
 /// Length of a tag, in bytes.
 pub(super) const TAG_BYTES: usize = 4;
-/// Offset of the tag in the frame, which follows both MAC addresses.
+/// Offset of the tag, which follows both MAC addresses.
 const TAG_OFFSET: usize = 12;
 
-/// Returns the change of the tag that a frame needs: [`POP`], [`PUSH`], [`SET`] or 0. `tag` is the
-/// VLAN identifier of the tag on arrival.
+/// Returns the tag change that a frame needs: [`POP`], [`PUSH`], [`SET`] or 0. `tag` is the VLAN
+/// identifier on arrival.
 pub(super) fn edit(tag: Option<u16>, leaves_tagged: bool) -> u32 {
     match (tag, leaves_tagged) {
         (None, true) => PUSH,

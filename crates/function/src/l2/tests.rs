@@ -34,7 +34,7 @@ impl Running for Engine {
     }
 }
 
-/// Switch with one worker. The reference implementation replaces the kernel.
+/// Switch with one worker and the reference implementation as its kernel.
 struct TestSwitch {
     function: L2,
     host: Box<dyn HostHalf>,
@@ -138,7 +138,7 @@ const VLANS: &str = r#"
 fn forwards_to_learned_addresses_and_follows_moves() {
     let mut switch = TestSwitch::new("", &PORTS);
     assert_eq!(switch.ports(0, &frame(mac(2), mac(1), None)), [1, 2, 3]);
-    // The address is learned, but not in the kernel's table yet, so frames to it are flooded.
+    // The address is learned but not in the kernel's table yet, so frames to it are flooded.
     assert_eq!(switch.ports(1, &frame(mac(1), mac(2), None)), [0, 2, 3]);
     switch.housekeeping(0.0);
     assert_eq!(switch.ports(1, &frame(mac(1), mac(2), None)), [0]);
@@ -147,7 +147,7 @@ fn forwards_to_learned_addresses_and_follows_moves() {
     // The changed words are reported to the engine.
     let offsets: HashSet<usize> = switch.engine.changed.borrow().iter().flat_map(|range| range.clone()).collect();
     assert!(offsets.len() >= 16 && *switch.engine.waited.borrow() == 0);
-    // The destination of this frame is behind the ingress port, so the frame is dropped.
+    // The destination is behind the ingress port, so the frame is dropped.
     let (outcome, left) = switch.pass(0, &frame(mac(1), mac(3), None));
     assert_eq!((outcome.verdict, outcome.reason, left.len()), (VERDICT_DROP, DROP_SAME_PORT, 0));
     switch.housekeeping(0.1);
@@ -194,7 +194,6 @@ fn adds_and_removes_tags_as_ports_require() {
     assert_eq!(copies[1].1[..18], [&bare[..12], &[0x81, 0, 0, 10, 8, 0]].concat());
     assert_eq!(copies[1].1.len(), 64);
     assert_eq!(rest(&copies[1].1, 18), rest(&bare, 14));
-    // The frame arrives with a tag, which the access ports remove.
     let copies = left(&mut switch, 2, &tagged(0xe00a));
     assert_eq!(copies.iter().map(|(port, frame)| (*port, frame.len())).collect::<Vec<_>>(), [(0, 56), (1, 56)]);
     assert_eq!(copies[0].1, [&bare[..14], &tagged(0)[18..]].concat());

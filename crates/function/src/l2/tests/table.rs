@@ -115,8 +115,6 @@ proptest! {
                 waves.pop();
                 let after = shadow(&image, words);
                 for key in &stays {
-                    // A slot that holds the address before and after the group of writes also holds
-                    // it in between.
                     let slots = &after[key];
                     prop_assert!(seen[key].iter().any(|slot| slots.contains(slot)));
                 }
