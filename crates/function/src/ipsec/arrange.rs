@@ -1,5 +1,5 @@
 //! Handles packets that exceed the MTU of an SA, reassembles fragments for local endpoints, and
-//! sends keepalives. The file `docs/decisions/0006-fragments.md` explains the design.
+//! sends keepalives. `docs/decisions/0006-fragments.md` explains the design.
 
 use std::net::IpAddr;
 
@@ -49,7 +49,7 @@ impl Origin {
     }
 }
 
-/// State of one worker for fragmentation, reassembly and keepalives.
+/// Fragmentation, reassembly and keepalive state of one worker.
 #[derive(Default)]
 pub(super) struct Arranger {
     reassembler: Option<Reassembler>,
@@ -175,7 +175,7 @@ impl Arranger {
         }
     }
 
-    /// Answers a packet that must not be fragmented with an ICMP error, or drops the packet.
+    /// Sends an ICMP error about a packet that must not be fragmented, or drops the packet.
     fn send_too_big(
         &mut self,
         host: &IpsecHost,
@@ -210,7 +210,7 @@ impl Arranger {
         self.messages.1 <= MESSAGES_A_SECOND
     }
 
-    /// Stores a fragment. If it completes a packet, reassembles the packet.
+    /// Stores a fragment, and reassembles the packet if it is complete.
     fn join(&mut self, host: &mut IpsecHost, packets: &mut Arrangement<'_>, packet: &Descriptor, at: usize) {
         let region = &mut *packets.region;
         let frame_bytes = region.frame_bytes_max();

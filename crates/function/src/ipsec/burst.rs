@@ -1,6 +1,5 @@
-//! Looks up the IPsec decisions for a batch of packets. One loop reads all headers, and another
-//! loop searches the policies for all packets. The memory accesses of different packets therefore
-//! overlap.
+//! Makes the IPsec decisions for a batch of packets. One loop reads all headers, and another loop
+//! searches the policies for all packets. The memory accesses of different packets thus overlap.
 
 use godwit_packet::simd::{self, Isa, Vectorized};
 use godwit_wire::{ethertype, protocol};
@@ -12,10 +11,9 @@ use super::policies::{Answer, Policies, Table};
 /// Buffers for the decisions about a batch of packets.
 #[derive(Default)]
 pub(super) struct Burst {
-    /// Key of each packet for the lookup in the policy table. Packets in `others` have no valid
-    /// key.
+    /// Policy lookup key of each packet. Packets in `others` have no valid key.
     pairs: Vec<u64>,
-    /// Index and decision of each packet that needs no lookup in the policy table.
+    /// Index and decision of each packet that needs no policy lookup.
     others: Vec<(u32, Decision)>,
     /// Decision for each packet.
     pub(super) decisions: Vec<Decision>,
@@ -96,7 +94,7 @@ impl<'a, F: ExactSizeIterator<Item = &'a [u8]>> Vectorized for ByTable<'_, F> {
                 }
             }
             let Some(other) = other else { break };
-            // Inbound packets usually arrive together, so this loop for ESP packets rarely ends
+            // Inbound packets usually arrive together, so this loop over ESP packets rarely ends
             // early.
             let mut not_esp = None;
             for (index, (frame, pair)) in std::iter::once(other).chain(&mut packets) {
@@ -131,7 +129,7 @@ impl<'a, F: ExactSizeIterator<Item = &'a [u8]>> Vectorized for ByTable<'_, F> {
 }
 
 /// Decides consecutive packets that need full parsing. Stops at the first packet that needs only a
-/// lookup in the policy table.
+/// policy lookup.
 #[inline(never)]
 fn decide_others<'f, 'p>(
     packets: impl Iterator<Item = (usize, (&'f [u8], &'p mut u64))>,

@@ -1,5 +1,5 @@
-//! Commands that the operator sends at run time. They manage the SAs and the policies. Responses
-//! never contain cryptographic keys.
+//! Commands that the operator sends at run time to manage SAs and policies. Responses never contain
+//! cryptographic keys.
 
 use std::fmt::Write as _;
 use std::sync::atomic::Ordering::Relaxed;
@@ -18,7 +18,8 @@ use super::suite::Protocol;
 use crate::request::refuse_unknown;
 use crate::{Error, Running};
 
-/// Commands with their keys. `policies` takes `sa` to refuse it with a better message.
+/// Commands with the names of their arguments. `policies` accepts `sa` only to refuse it with a
+/// better message.
 const COMMANDS: [(&str, &[&str]); 5] =
     [("add", SAS), ("replace", SAS), ("delete", &["sa"]), ("list", &["sa"]), ("policies", SAS)];
 const SAS: &[&str] = &["sa", "policy"];
@@ -49,8 +50,8 @@ impl From<Refusal> for Error {
     }
 }
 
-/// Converts an error of the configuration reader to a command error. The result quotes no string of
-/// the request, because the string may be a cryptographic key.
+/// Converts a configuration error to a command error. The result quotes no string of the request,
+/// because the string may be a cryptographic key.
 fn command_error(error: Error) -> Error {
     let message = match &error {
         Error::Toml(error) => match error.message().split_once("invalid type: string \"") {
@@ -62,7 +63,7 @@ fn command_error(error: Error) -> Error {
     Error::Command { message }
 }
 
-/// Parses the SAs and policies of a request with the configuration reader.
+/// Parses the SAs and policies in a request.
 fn stanzas(request: &Value) -> Result<Config, Error> {
     let mut lists: Vec<(&str, &[Value])> = Vec::new();
     for key in ["sa", "policy"] {
@@ -175,7 +176,7 @@ fn warnings(sas: &[Sa]) -> Vec<String> {
     sas.iter().filter_map(Sa::warning).collect()
 }
 
-/// Returns the reply to a change. It has warnings only if there are some.
+/// Returns the reply to a change, with warnings only if there are some.
 fn done(key: &str, count: usize, warnings: Vec<String>) -> Value {
     match warnings.is_empty() {
         true => json!({ key: count }),
@@ -188,7 +189,7 @@ fn names_of(sas: &[Sa]) -> String {
     listed(&sas.iter().map(|sa| sa.name.clone()).collect::<Vec<_>>())
 }
 
-/// Returns the first names for a message, and the number of the others.
+/// Lists the first names in a message, and counts the others.
 fn listed(names: &[String]) -> String {
     const SHOWN: usize = 8;
     let shown = names.iter().take(SHOWN).map(|name| format!("SA \"{name}\"")).collect::<Vec<_>>().join(", ");
@@ -198,7 +199,7 @@ fn listed(names: &[String]) -> String {
     }
 }
 
-/// Returns the SA names in a request, if the request contains names.
+/// Returns the SA names in a request, if there are any.
 fn names(request: &Value) -> Result<Option<Vec<&str>>, Error> {
     match request.get("sa") {
         None => Ok(None),
@@ -214,7 +215,7 @@ fn index(control: &Control, name: &str) -> Result<u32, Error> {
     control.index(name).ok_or_else(unknown)
 }
 
-/// Installs all SAs, or none of them if an error occurs. Each SA may come with the index of an SA
+/// Installs all SAs, or none of them if an error occurs. Each SA may come with the index of the SA
 /// that it replaces.
 fn install(control: &mut Control, sas: Vec<(Sa, Option<u32>)>, running: &dyn Running) -> Result<Vec<u32>, Error> {
     let mut staged = Vec::with_capacity(sas.len());

@@ -1,5 +1,4 @@
-//! Configuration of the `ipsec` function and of its policies. `config_sa.rs` contains the
-//! configuration of the SAs.
+//! Configuration of the `ipsec` function and its policies.
 
 use std::ops::Range;
 
@@ -19,14 +18,14 @@ pub struct Config {
     /// Security associations.
     #[serde(default)]
     pub(super) sa: Vec<SaConfig>,
-    /// IPsec policies in order. The first policy that matches a packet applies.
+    /// IPsec policies in order. The first matching policy applies.
     #[serde(default)]
     pub(super) policy: Vec<PolicyConfig>,
     /// Maximum number of SAs, including SAs that are added later.
     pub(super) sa_capacity: Option<Spanned<usize>>,
     /// Maximum number of selectors. Only inbound SAs have selectors.
     pub(super) selector_capacity: Option<Spanned<usize>>,
-    /// Path MTU of outbound tunnels without a configured path MTU, in bytes.
+    /// Default path MTU of outbound tunnels, in bytes.
     pub(super) path_mtu: Option<Spanned<u16>>,
     /// Limits for the reassembly of fragments that are sent to local endpoints. Without these
     /// limits, fragments are not reassembled.
@@ -124,7 +123,7 @@ impl SelectorConfig {
     }
 }
 
-/// Function that returns the index of the outbound SA with the given name, or an error.
+/// Returns the index of the outbound SA with the given name, or an error.
 pub(super) type FindSa<'a> = &'a dyn Fn(&str) -> Result<u32, Error>;
 
 impl PolicyConfig {
@@ -168,7 +167,7 @@ fn check<T>(selector: &Selector, key: &Spanned<T>) -> Result<(), Error> {
     Ok(())
 }
 
-/// Converts port names to a set in which bit `n` is set for port `n`.
+/// Converts port names to a set with bit `n` for port `n`.
 pub(super) fn port_set(names: &[Spanned<String>], ports: &[String]) -> Result<u64, Error> {
     let mut set = 0;
     for name in names {
@@ -183,7 +182,7 @@ pub(super) fn port_set(names: &[Spanned<String>], ports: &[String]) -> Result<u6
     Ok(set)
 }
 
-/// Returns the value of a numeric key. Returns an error at the location of the key if the value is
+/// Returns the value of a numeric key. Returns an error at the position of the key if the value is
 /// out of range.
 pub(super) fn within(key: &str, given: &Spanned<usize>, range: Range<usize>) -> Result<usize, Error> {
     let number = *given.get_ref();

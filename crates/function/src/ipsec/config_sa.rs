@@ -154,7 +154,7 @@ struct LifetimeConfig {
     hard_packets: Option<u64>,
 }
 
-/// DSCP of the outer header. `None` represents the configuration value `"copy"`.
+/// DSCP of the outer header. `None` stands for the configuration value `"copy"`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Dscp(Option<u8>);
 
@@ -174,7 +174,7 @@ impl<'de> Deserialize<'de> for Dscp {
     }
 }
 
-/// Returns the cipher with the configured name and the size of its key in bytes. Some names also
+/// Returns the cipher with the configured name, and its key size in bytes. Some names also
 /// determine the authentication.
 fn encryption(name: Encryption) -> (Cipher, usize, Option<Authentication>) {
     use Encryption as E;
@@ -200,8 +200,8 @@ fn encryption(name: Encryption) -> (Cipher, usize, Option<Authentication>) {
     }
 }
 
-/// Returns the authentication with the configured name, and the size of the GMAC key in bytes.
-/// Without GMAC, the size is 0.
+/// Returns the authentication with the configured name, and the GMAC key size in bytes, which is 0
+/// without GMAC.
 fn authentication(name: AuthenticationName) -> (Authentication, usize) {
     use AuthenticationName as A;
     match name {
@@ -388,9 +388,8 @@ impl SaConfig {
             let lengths = match (&self.salt, salt_bytes) {
                 (_, 0) => vec![suite.key_bytes],
                 (Some(_), _) => vec![suite.key_bytes],
-                // If no salt is configured, the last bytes of the configured key are the salt, as
-                // in KEYMAT (RFC 4106, section 8.1; RFC 3686, section 5.1; RFC 4309,
-                // section 7.1).
+                // Without a configured salt, the last bytes of the configured key are the salt, as
+                // in KEYMAT (RFC 4106, section 8.1; RFC 3686, section 5.1; RFC 4309, section 7.1).
                 (None, _) => vec![suite.key_bytes + salt_bytes],
             };
             let key = self.key(name, key, &lengths)?;

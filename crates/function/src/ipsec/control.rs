@@ -1,6 +1,6 @@
-//! Changes the SA database and the policy database for the configuration and for commands. Only one
-//! thread at a time makes changes. A new SA is written to the table image before packets can find
-//! it. A deleted SA is wiped from the image after its last packet.
+//! Applies configuration and commands to the SA database and the policy database. Only one thread
+//! at a time makes changes. A new SA is written to the table image before packets can find it. A
+//! deleted SA is wiped from the image after its last packet.
 
 use std::collections::{HashMap, HashSet};
 use std::net::IpAddr;
@@ -20,12 +20,12 @@ use super::tables::{self, Shape};
 use crate::fragments::Limits;
 use crate::{Error, Notice, Running};
 
-/// The SA database, the policy database, and the data for changing them.
+/// SA and policy databases, with the state needed to change them.
 pub(super) struct Control {
     pub(super) database: Arc<Database>,
     pub(super) image: Arc<Image>,
     arranges: bool,
-    /// Path MTU of outbound tunnels without a configured path MTU, in bytes.
+    /// Default path MTU of outbound tunnels, in bytes.
     path_mtu: Option<u16>,
     shape: Shape,
     room: Room,
@@ -40,16 +40,15 @@ pub(super) struct Control {
     /// its SA is deleted, because nonces must not repeat. It is removed only if the SA has
     /// protected no packet.
     nonces: HashSet<ShortName>,
-    /// Number of present and deleted inbound SAs for each digest from [`Sa::stream_name`].
+    /// Number of inbound SAs, present and deleted, for each digest from [`Sa::stream_name`].
     received_nonces: HashMap<ShortName, u32>,
-    /// SAs that new packets no longer find, but that packets in flight may still use. Each SA has a
-    /// ticket for asking whether these packets are done.
+    /// SAs that new packets no longer find, but that packets in flight may still use. Each SA has
+    /// the ticket of its grace period.
     retired: Vec<(u32, u64)>,
     endpoints: Endpoints,
     records: HashMap<u32, Record>,
     policies: Vec<Policy>,
-    /// Durable state of the process, and name of the function in the configuration.
-    /// [`Control::start`] sets both.
+    /// Durable state of the process, and configured function name. [`Control::start`] sets both.
     state: Option<(Arc<State>, String)>,
     /// Events that are not reported to the operator yet.
     events: Vec<Notice>,
@@ -79,8 +78,7 @@ struct Record {
 
 /// Reason why an SA cannot be added.
 pub(super) struct Refusal {
-    /// Whether the SA is refused because of its SPI. The error message then names the line of the
-    /// SPI.
+    /// Whether the SPI is the problem. The error message then names the line of the SPI.
     pub(super) concerns_spi: bool,
     pub(super) message: String,
 }
@@ -89,7 +87,7 @@ fn refusal(message: String) -> Refusal {
     Refusal { concerns_spi: false, message }
 }
 
-/// Index of the selector that accepts every packet. Several SAs share this selector.
+/// Index of the selector that accepts every packet, which several SAs share.
 const SELECT_ALL: Range<u32> = 0..1;
 
 impl Control {
@@ -323,7 +321,7 @@ impl Control {
     }
 
     /// Wipes SAs that no packet uses, and frees their slots in the table image. A device that
-    /// rejects the change is treated as lost.
+    /// rejects the change counts as lost.
     pub(super) fn wipe(&mut self, indexes: &[u32], running: Option<&dyn Running>) {
         for &index in indexes {
             let [sa, selectors] = self.bytes(index);
@@ -428,8 +426,8 @@ impl Control {
         self.policies = policies;
     }
 
-    /// Replaces the SA `old` by the SA `new` in all IPsec policies. The new SA also takes over the
-    /// name.
+    /// Replaces the SA `old` with the SA `new` in all IPsec policies. The new SA also takes over
+    /// the name.
     pub(super) fn switch(&mut self, old: u32, new: u32) {
         let orders = self.records.get_mut(&old).map(|record| std::mem::take(&mut record.policies)).unwrap_or_default();
         let published = self.database.policies.load();
@@ -452,8 +450,7 @@ impl Control {
         self.database.states.note_event();
     }
 
-    /// Returns the events of SAs, such as an expired lifetime or a new key. Each event is reported
-    /// once.
+    /// Returns SA events, such as an expired lifetime or a new key. Each event is reported once.
     pub(super) fn notices(&mut self) -> Vec<Notice> {
         use super::state::SaFacts;
         let mut notices = Vec::new();
@@ -488,8 +485,8 @@ impl Control {
     }
 }
 
-/// Returns the unique identifier of an SA. An inbound SA has a unique SPI (RFC 4301, section 4.1).
-/// An outbound SA also needs its destination address.
+/// Returns the unique identifier of an SA. An inbound SA has a unique SPI (RFC 4301, section 4.1),
+/// while an outbound SA also needs its destination address.
 fn spi(sa: &Sa) -> (u32, Option<IpAddr>) {
     (sa.spi, (!sa.is_inbound()).then_some(sa.destination))
 }

@@ -1,5 +1,4 @@
-//! Security association database and security policy database (RFC 4301, section 4.4), with their
-//! lookups.
+//! Security association database and security policy database (RFC 4301, section 4.4).
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -37,7 +36,7 @@ pub(super) struct Decision(u64);
 pub(super) enum Decided {
     /// Encapsulate the packet with the outbound SA of this index.
     Encrypt(u32),
-    /// Decapsulate the packet with an inbound SA. The values are the index of the SA and the lower
+    /// The packet is decapsulated with an inbound SA. The values are the SA index and the lower
     /// half of the packet's sequence number.
     Decrypt(u32, u32),
     /// Let the packet pass with this verdict.
@@ -107,20 +106,19 @@ impl Encapsulation {
     }
 }
 
-/// The SA database and the policy database. Workers read them while the control thread changes
-/// them.
+/// SA and policy database. Workers read it while the control thread changes it.
 pub(super) struct Database {
     pub(super) policies: ArcSwap<Policies>,
-    /// Set of the unprotected ports, which lead to the network outside the tunnels. Bit `n`
-    /// represents port `n`.
+    /// Set of the unprotected ports, which lead to the network outside the tunnels. Bit `n` stands
+    /// for port `n`.
     unprotected: u64,
     /// Table of inbound SAs, with lookup keys from [`Endpoint::sa_key`]. A value contains the index
     /// and the [`Encapsulation`] of an SA.
     inbound: Lookup,
     /// Set of the local endpoints of inbound SAs, with lookup keys from [`Endpoint::endpoint_key`].
     endpoints: Lookup,
-    /// Filter for the UDP ports of inbound SAs. Bit `port % 64` is set for each port. Most packets
-    /// to other ports therefore need no lookup.
+    /// Filter for the UDP ports of inbound SAs, with bit `port % 64` set for each port. Most
+    /// packets to other ports therefore need no lookup.
     udp_ports: AtomicU64,
     pub(super) states: States,
     pub(super) lengths: Lengths,
@@ -128,7 +126,7 @@ pub(super) struct Database {
     sas: RwLock<Vec<Option<Arc<Sa>>>>,
 }
 
-/// Number of inbound SAs at each local endpoint, with the lookup keys of [`Database::endpoints`].
+/// Number of inbound SAs at each local endpoint, with the keys of [`Database::endpoints`].
 pub(super) type Endpoints = HashMap<u64, u32>;
 
 impl Database {
@@ -147,7 +145,7 @@ impl Database {
         }
     }
 
-    /// Returns the SA at `index`. The function takes a lock, so it is too slow for every packet.
+    /// Returns the SA at `index`. The lock makes this function too slow to call for every packet.
     pub(super) fn sa(&self, index: u32) -> Option<Arc<Sa>> {
         self.all().get(index as usize).cloned().flatten()
     }
@@ -234,7 +232,7 @@ impl Database {
     }
 
     /// Returns a drop if a packet from an unprotected port requires protection (RFC 4301, section
-    /// 5.2, step 3b). Otherwise, returns the decision unchanged.
+    /// 5.2, step 3b). Otherwise, returns `decision` unchanged.
     pub(super) fn apply_port(&self, decision: Decision, port: u8) -> Decision {
         let is_unprotected = self.unprotected.checked_shr(port.into()).unwrap_or(0) & 1 == 1;
         if is_unprotected && decision.to_encrypt().is_some() { Decision::drop(DROP_UNPROTECTED) } else { decision }
@@ -247,15 +245,15 @@ impl Database {
         self.decide_parsed(policies, Plain::parse(frame), frame)
     }
 
-    /// Decides a frame like [`Database::decide`], but is not inlined into loops that rarely call
-    /// it.
+    /// Makes the same decision as [`Database::decide`], but is not inlined into loops that rarely
+    /// call it.
     #[inline(never)]
     pub(super) fn decide_out_of_line(&self, policies: &Policies, frame: &[u8]) -> Decision {
         self.decide(policies, frame)
     }
 
-    /// Decides a frame like [`Database::decide`]. `plain` is the result of [`Plain::parse`] for the
-    /// frame.
+    /// Makes the same decision as [`Database::decide`]. `plain` is the result of [`Plain::parse`]
+    /// for the frame.
     #[inline(always)]
     pub(super) fn decide_parsed(&self, policies: &Policies, plain: Option<Plain>, frame: &[u8]) -> Decision {
         let Some(plain) = plain else { return self.decide_any(policies, frame) };
@@ -273,7 +271,7 @@ impl Database {
         }
     }
 
-    /// Decides an ESP packet over IPv4 with a lookup in one bucket of the hash table. Returns
+    /// Makes the decision for an ESP packet over IPv4 with a lookup in one hash bucket. Returns
     /// `None` if the bucket contains no matching SA.
     #[inline(always)]
     pub(super) fn decide_esp(&self, esp: PlainEsp, isa: impl Isa) -> Option<Decision> {
@@ -286,7 +284,7 @@ impl Database {
         self.udp_ports.load(Ordering::Relaxed) != 0
     }
 
-    /// Decides any frame, without the fast path of [`Database::decide`].
+    /// Makes the decision for any frame, without the fast path of [`Database::decide`].
     #[inline(never)]
     pub(super) fn decide_any(&self, policies: &Policies, frame: &[u8]) -> Decision {
         match Frame::parse(frame) {
@@ -328,8 +326,8 @@ impl Database {
         }
     }
 
-    /// Returns the index of the SA for an ESP or AH header, and the sequence number in the header.
-    /// If there is no such SA, returns the drop reason.
+    /// Returns the SA index for an ESP or AH header, and the sequence number in the header. If
+    /// there is no such SA, returns the drop reason.
     #[inline]
     fn inbound_sa<A: Endpoint>(
         &self,
@@ -343,8 +341,7 @@ impl Database {
         let Some(&[a, b, c, d, e, f, g, h]) = bytes.get(skipped..).and_then(|bytes| bytes.first_chunk()) else {
             return Err(DROP_MALFORMED);
         };
-        // The SPI alone identifies the SA, but the packet must also have the SA's destination
-        // address.
+        // The SPI alone identifies the SA, but the destination address must also match.
         let spi = u32::from_be_bytes([a, b, c, d]);
         let index = self.inbound_index(packet.destination().sa_key(spi), encapsulation).ok_or(DROP_NO_SA)?;
         Ok((index, u32::from_be_bytes([e, f, g, h])))
@@ -354,12 +351,11 @@ impl Database {
     #[inline(always)]
     fn inbound_index(&self, key: u64, encapsulation: Encapsulation) -> Option<u32> {
         let value = self.inbound.get(key);
-        // For an absent key, the upper half of the value differs from every encapsulation.
         (value >> 32 == encapsulation as u64).then_some(value as u32)
     }
 
-    /// Decides UDP packets to the port of an inbound SA (RFC 3948). Such a packet contains ESP, IKE
-    /// or a keepalive. Returns `None` if the policies must decide the packet.
+    /// Makes the decision for UDP packets to the port of an inbound SA (RFC 3948). Such a packet
+    /// contains ESP, IKE or a keepalive. Returns `None` if the decision is up to the policies.
     fn inbound_udp<A: Endpoint>(&self, packet: &impl Packet<Address = A>) -> Option<Decision> {
         if packet.is_later_fragment() {
             return None;
@@ -401,7 +397,7 @@ impl Database {
     }
 }
 
-/// Address of a local endpoint, to which the packets of inbound SAs are sent.
+/// Address of a local endpoint, which receives the packets of inbound SAs.
 trait Endpoint: PolicyAddress {
     /// Returns the lookup key of an inbound SA: its SPI and destination address.
     fn sa_key(self, spi: u32) -> u64;
@@ -421,7 +417,7 @@ impl Endpoint for u32 {
     }
 }
 
-/// The lookup keys contain only a hash of the IPv6 address. The kernel therefore compares the full
+/// The lookup keys contain only a hash of the IPv6 address, so the kernel compares the full
 /// destination address.
 impl Endpoint for u128 {
     fn sa_key(self, spi: u32) -> u64 {
@@ -434,8 +430,8 @@ impl Endpoint for u128 {
 }
 
 impl SteerKey for Database {
-    /// Returns a number that selects the worker of a packet: the steering bucket of the packet's
-    /// SA, or the flow hash without an SA.
+    /// Returns the number that selects the worker of a packet: the steering bucket of its SA, or
+    /// the flow hash without an SA.
     fn steer_key(&self, frame: &[u8], _parsed: &Parsed, flow_hash: u32) -> u32 {
         if let Some(bucket) = self.lengths.bucket_of_fragment(frame) {
             return bucket as u32;

@@ -46,7 +46,7 @@ pub(super) trait Packet {
 
     fn destination(&self) -> Self::Address;
 
-    /// Returns the number of the protocol after the IP header and any IPv6 extension headers.
+    /// Returns the protocol number after the IP header and any IPv6 extension headers.
     fn protocol(&self) -> u8;
 
     /// Returns the payload of the IP packet, after any IPv6 extension headers. In a fragment, the
@@ -74,8 +74,7 @@ pub(super) trait Packet {
 /// IPv4 packet with checked lengths (RFC 791, section 3.1).
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Ipv4Frame<'a> {
-    /// The IP packet, without any padding at the end of the frame. It contains at least the IP
-    /// header.
+    /// IP packet without any padding at the end of the frame. It contains at least the IP header.
     packet: &'a [u8],
     header_bytes: usize,
 }
@@ -128,8 +127,8 @@ impl Packet for Ipv4Frame<'_> {
     }
 }
 
-/// Fields of a plain packet, which is a valid IPv4 packet without VLAN tag and IP options. Most
-/// packets are plain.
+/// Fields of a plain packet: a valid IPv4 packet without VLAN tag and IP options. Most packets are
+/// plain.
 pub(super) struct Plain {
     pub(super) source: u32,
     pub(super) destination: u32,
@@ -194,7 +193,7 @@ pub(super) struct PlainEsp {
 
 impl PlainEsp {
     /// Parses an ESP packet over IPv4 without VLAN tag and options. It accepts the same ESP packets
-    /// as [`Plain::parse`], with fewer instructions.
+    /// as [`Plain::parse`], but takes fewer instructions.
     #[inline(always)]
     pub(super) fn parse(frame: &[u8]) -> Option<Self> {
         const BYTES: usize = Plain::BYTES + 8;
@@ -207,7 +206,7 @@ impl PlainEsp {
         let payload_bytes = (start >> 16 & 0xffff).wrapping_sub((IPV4_BYTES + 8) as u64);
         let is_plain = start >> 40 == (u64::from(ethertype::IPV4) << 8 | 0x45);
         let is_whole = payload_bytes <= (frame.len() - BYTES) as u64;
-        // The mask selects the fragment fields and the protocol in bytes 16 to 23 of the frame.
+        // The mask selects the fragment fields and the protocol in frame bytes 16 to 23.
         let is_esp = eight(16) & 0x3fff_00ff == u64::from(protocol::ESP);
         let sequence = u32::from_be_bytes(*header[38..].first_chunk().unwrap_or(&[0; 4]));
         (is_plain && is_whole && is_esp).then_some(Self { key: eight(30), sequence })

@@ -1,5 +1,5 @@
-//! Support for fuzzing the inbound path. It provides an `ipsec` function with fixed SAs, and frames
-//! that these SAs authenticate.
+//! Fuzzing support for the inbound path: an `ipsec` function with fixed SAs, and frames that these
+//! SAs authenticate.
 
 use std::path::Path;
 use std::sync::Arc;

@@ -28,8 +28,7 @@ const OUT: (u64, u64) = (1 << 18, 1 << 26);
 /// Minimum and maximum number of sequence numbers that are permitted in advance for an inbound SA.
 /// After a crash, the SA drops at most the maximum number of authentic packets.
 const IN: (u64, u64) = (64, 1 << 22);
-/// Time in seconds for which a reservation of sequence numbers suffices at the measured packet
-/// rate.
+/// Time in seconds for which reserved sequence numbers suffice at the measured packet rate.
 const AHEAD_S: f64 = 2.0;
 
 /// Sequence numbers that one SA may use.
@@ -37,7 +36,7 @@ const AHEAD_S: f64 = 2.0;
 struct Grant {
     /// Last sequence number that the state folder on disk permits.
     ceiling: AtomicU64,
-    /// Sequence number at which the SA's worker asks for more sequence numbers.
+    /// Sequence number at which the worker requests more numbers.
     mark: AtomicU64,
     /// For an inbound SA, the largest sequence number that [`Grants::want`] recorded.
     wanted: AtomicU64,
@@ -51,9 +50,9 @@ struct User {
     is_inbound: bool,
     /// Last sequence number that the SA can use.
     last: u64,
-    /// Number before the SA's first sequence number in this process.
+    /// Sequence number before the SA's first one in this process.
     first: u64,
-    /// Sequence number and time of the last reservation, for measuring the packet rate.
+    /// Sequence number and time of the last reservation, to measure the packet rate.
     at: (u64, Instant),
 }
 
@@ -67,7 +66,7 @@ pub(super) struct Grants {
 struct Durable {
     state: Arc<State>,
     grants: Box<[Grant]>,
-    /// Indices of the SAs whose workers ask for more sequence numbers.
+    /// Indices of SAs whose workers request more sequence numbers.
     requests: Mutex<Vec<u32>>,
     users: Mutex<HashMap<u32, User>>,
 }
@@ -85,7 +84,7 @@ impl Grants {
         drop(self.durable.set(durable));
     }
 
-    /// Returns the number before the SA's first sequence number, and the first reservation. The
+    /// Returns the sequence number before the SA's first one, and the first reservation. The
     /// reservation must be on disk before [`Grants::begin`].
     pub(super) fn plan(&self, sa: &Sa) -> (u64, Option<Entry>) {
         let Some((durable, name)) = self.durable.get().and_then(|durable| Some((durable, sa.durable_name()?))) else {
@@ -129,7 +128,7 @@ impl Grants {
     }
 
     /// Returns the last sequence number that an SA may use before it must call this function again.
-    /// `next` is the SA's next number. Returns `None` if `next` is not yet reserved on disk.
+    /// `next` is the SA's next number. Returns `None` if `next` is not reserved on disk yet.
     #[cold]
     pub(super) fn limit(&self, index: u32, next: u64) -> Option<u64> {
         let Some(durable) = self.durable.get() else { return Some(u64::MAX) };
@@ -148,8 +147,7 @@ impl Grants {
         (next <= ceiling).then_some(ceiling)
     }
 
-    /// Records an authentic sequence number of an inbound SA, which may exceed the permitted
-    /// maximum.
+    /// Records an authentic sequence number of an inbound SA, even above the permitted maximum.
     pub(super) fn want(&self, index: u32, sequence: u64) {
         if let Some(durable) = self.durable.get() {
             durable.grants[index as usize].wanted.fetch_max(sequence, Relaxed);
@@ -158,8 +156,7 @@ impl Grants {
 }
 
 impl Grant {
-    /// Permits sequence numbers up to `ceiling`, of which the last `ahead` numbers are still
-    /// unused.
+    /// Permits sequence numbers up to `ceiling`. The last `ahead` numbers are still unused.
     fn permit(&self, ceiling: u64, ahead: u64) {
         self.mark.store(ceiling - ahead / 2, Relaxed);
         self.is_requested.store(false, Relaxed);
@@ -179,7 +176,7 @@ impl Source for Database {
             let elapsed = now.duration_since(user.at.1).as_secs_f64().max(1e-3);
             let (least, most) = if user.is_inbound { IN } else { OUT };
             let ahead = (used.saturating_sub(user.at.0) as f64 / elapsed * AHEAD_S) as u64;
-            // The worker may already use numbers up to the current ceiling, so the ceiling never
+            // A worker may already use numbers up to the current ceiling, so the ceiling never
             // decreases.
             let ceiling = durable.grants[*index as usize].ceiling.load(Relaxed);
             Some(Entry { name: user.name, number: (used + ahead.clamp(least, most)).min(user.last).max(ceiling) })

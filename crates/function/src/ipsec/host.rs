@@ -1,5 +1,5 @@
-//! The part of `ipsec` that runs on the CPU. Before the kernel runs, this part looks up SAs and
-//! assigns sequence numbers. After the kernel, it updates the replay windows.
+//! Host half of `ipsec`. Before the kernel runs, it looks up SAs and assigns sequence numbers.
+//! After the kernel, it updates the replay windows.
 
 use std::sync::Arc;
 
@@ -17,19 +17,19 @@ use crate::{Arrangement, HostHalf, Work};
 
 const VERDICT_DROP: u8 = godwit_abi::VERDICT_DROP;
 
-/// State of the CPU part of `ipsec` for one worker. Processors prefetch cache lines in pairs, so
-/// the state is aligned to two cache lines. Workers therefore never share a pair.
+/// State of the `ipsec` host half on one worker. Processors prefetch cache lines in pairs, so the
+/// state is aligned to two cache lines. Workers therefore never share a pair.
 #[repr(align(128))]
 pub(super) struct IpsecHost {
     pub(super) database: Arc<Database>,
-    /// Whether this worker receives the packets of an SA, by the SA's steering bucket.
+    /// Whether this worker receives the packets of an SA, by steering bucket.
     owned: [bool; BUCKETS],
     /// Buffers for the packets that are prepared together.
     burst: Burst,
     columns: WorkColumns,
-    /// State for fragmentation, reassembly and keepalives, if the configuration needs it.
+    /// Fragmentation, reassembly and keepalive state, if the configuration needs it.
     arranger: Option<Box<Arranger>>,
-    /// Inbound packets in flight. The value is `None` unless the run is a replay.
+    /// Inbound packets in flight, if the run is a replay.
     in_flight: Option<Box<InFlight>>,
 }
 
@@ -55,8 +55,8 @@ impl IpsecHost {
         }
     }
 
-    /// Returns the kernel's inputs for a packet: the kind of processing and the parameter. If the
-    /// packet needs no kernel, returns the verdict or the drop reason.
+    /// Returns the variant and the parameter of a packet for the kernel. If the packet needs no
+    /// kernel, returns the verdict or the drop reason.
     #[inline(always)]
     fn assign_number(&self, decision: Decision, frame_bytes: u16) -> Result<(u8, u64), Outcome> {
         let states = &self.database.states;
@@ -77,15 +77,14 @@ impl IpsecHost {
 }
 
 impl IpsecHost {
-    /// Returns the outbound SA of a packet that must be encapsulated, or `None` if another worker
-    /// owns the SA.
+    /// Returns the outbound SA of a packet to encapsulate, or `None` if another worker owns the SA.
     #[inline(always)]
     fn owned_outbound(&self, decision: Decision) -> Option<u32> {
         decision.to_encrypt().filter(|&sa| self.owned[Database::bucket(sa)])
     }
 
-    /// Assigns sequence numbers to consecutive packets that must be encapsulated. Returns the
-    /// number of these packets.
+    /// Assigns sequence numbers to consecutive packets to encapsulate. Returns the number of these
+    /// packets.
     #[inline(never)]
     fn number_encrypted(&self, decisions: &[Decision], descriptors: &[Descriptor], mut work: Slots<'_>) -> usize {
         let states = &self.database.states;
@@ -101,15 +100,15 @@ impl IpsecHost {
         decisions.len()
     }
 
-    /// Returns the inbound SA and the received sequence number of a packet that must be
-    /// decapsulated. Returns `None` if another worker owns the SA.
+    /// Returns the inbound SA and the received sequence number of a packet to decapsulate. Returns
+    /// `None` if another worker owns the SA.
     #[inline(always)]
     fn owned_inbound(&self, decision: Decision) -> Option<(u32, u32)> {
         decision.to_decrypt().filter(|&(sa, _)| self.owned[Database::bucket(sa)])
     }
 
-    /// Checks the sequence numbers of consecutive packets that must be decapsulated. Returns the
-    /// number of these packets.
+    /// Checks the sequence numbers of consecutive packets to decapsulate. Returns the number of
+    /// these packets.
     #[inline(never)]
     fn number_decrypted(&self, decisions: &[Decision], mut work: Slots<'_>) -> usize {
         let states = &self.database.states;
@@ -224,7 +223,7 @@ impl HostHalf for IpsecHost {
     }
 }
 
-/// Records all packets of a batch as authentic, in the usual case that the kernel drops none.
+/// Records all packets of a batch as authentic, for the usual case that the kernel drops none.
 #[inline(never)]
 fn accept_all(states: &States, descriptors: &[Descriptor], parameters: &[u64], outcomes: &mut [Outcome]) {
     for ((descriptor, &parameter), outcome) in descriptors.iter().zip(parameters).zip(outcomes) {

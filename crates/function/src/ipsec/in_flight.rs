@@ -19,7 +19,7 @@ use crate::Work;
 #[derive(Debug, Default)]
 pub(super) struct InFlight {
     sas: HashMap<u32, Numbers>,
-    /// Numbers of packets that are ready but not prepared. They count as in flight.
+    /// Numbers of ready packets that are not prepared yet. They count as in flight.
     ready: Vec<(u32, u64)>,
 }
 
@@ -55,8 +55,8 @@ impl InFlight {
         self.sas.get(&sa).is_some_and(|numbers| numbers.numbers.contains(&number))
     }
 
-    /// Returns the number of packets, from the first one on, whose checks give the same results
-    /// whether or not the packets in flight are authentic. All of them may be prepared together.
+    /// Returns the number of packets, from the first one on, whose checks do not depend on the
+    /// packets in flight. All of them may be prepared together.
     pub(super) fn ready(&mut self, database: &Database, region: &Region, packets: &[Descriptor]) -> usize {
         self.forget_ready();
         let policies = database.policies.load();
@@ -87,7 +87,6 @@ impl InFlight {
         }
     }
 
-    /// Removes the packets that were ready. Those that were prepared are recorded again.
     fn forget_ready(&mut self) {
         for (sa, number) in std::mem::take(&mut self.ready) {
             self.remove(sa, number);
@@ -111,7 +110,7 @@ impl InFlight {
     }
 }
 
-/// Returns the SA and the number of a packet that the kernel decapsulates.
+/// Returns the SA and the sequence number of a packet to decapsulate.
 fn inbound_number(work: Work) -> Option<(u32, u64)> {
     match work {
         Work::Run { variant, parameter } if variant & 1 == 1 => Some(sa_and_sequence(parameter)),

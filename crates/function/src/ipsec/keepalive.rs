@@ -13,8 +13,8 @@ use super::database::Database;
 use super::sa::Sa;
 
 const SECOND_NS: u64 = 1_000_000_000;
-/// Maximum number of SAs that one call checks. With this limit, a worker still forwards traffic if
-/// 100,000 of its SAs are idle.
+/// Maximum number of SAs checked per call. Without this limit, 100,000 idle SAs would stop a worker
+/// from forwarding traffic.
 const BATCH: usize = 64;
 const UDP_BYTES: usize = 8;
 
@@ -22,7 +22,7 @@ const UDP_BYTES: usize = 8;
 #[derive(Default)]
 pub(super) struct Keepalives {
     idle: HashMap<u32, Idle>,
-    /// Time in nanoseconds of the next check of each SA, and index of the SA. The check is never
+    /// Time of the next check of each SA in nanoseconds, with the SA index. The check is never
     /// later than the SA's next keepalive.
     due: BTreeSet<(u64, u32)>,
 }
@@ -53,7 +53,7 @@ impl Keepalives {
         }
     }
 
-    /// Sends the keepalives that are due, through the function `send`.
+    /// Sends the due keepalives with the function `send`.
     pub(super) fn send(
         &mut self,
         database: &Database,
@@ -82,13 +82,13 @@ impl Keepalives {
         }
     }
 
-    /// Returns the time at which [`Keepalives::send`] must be called again, in nanoseconds.
+    /// Returns the time of the next call to [`Keepalives::send`] in nanoseconds.
     pub(super) fn wake_ns(&self) -> u64 {
         self.due.first().map_or(u64::MAX, |(at, _)| *at)
     }
 }
 
-/// Returns the keepalive frame of an SA. `l2` is the frame's layer 2 header.
+/// Returns the keepalive frame of an SA. `l2` is the layer 2 header.
 fn frame(sa: &Sa, l2: &[u8]) -> Option<Vec<u8>> {
     let udp = sa.udp?;
     let mut frame = l2.to_vec();

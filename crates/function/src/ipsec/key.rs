@@ -29,7 +29,7 @@ pub(super) enum KeyError {
 }
 
 impl Key {
-    /// Returns the bytes of the key if the number of bytes is one of `lengths`.
+    /// Returns the bytes of the key if its length is in `lengths`.
     pub(super) fn with_length(&self, lengths: &[usize]) -> Result<Zeroizing<Vec<u8>>, KeyError> {
         let join = |numbers: Vec<usize>| numbers.iter().map(usize::to_string).collect::<Vec<_>>().join(" or ");
         let digits = join(lengths.iter().map(|bytes| 2 * bytes).collect());
@@ -54,7 +54,7 @@ impl fmt::Debug for Key {
     }
 }
 
-/// Accepts values of any type. For a wrong type, the error of serde would quote the key.
+/// Accepts values of any type. For a wrong type, an error of serde would quote the key.
 impl<'de> Deserialize<'de> for Key {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         deserializer.deserialize_any(KeyVisitor).map(Key)

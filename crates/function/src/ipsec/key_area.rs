@@ -36,7 +36,7 @@ const SHA1_INITIAL: [u32; 5] = [0x6745_2301, 0xefcd_ab89, 0x98ba_dcfe, 0x1032_54
 const SHA256_INITIAL: [u32; 8] =
     [0x6a09_e667, 0xbb67_ae85, 0x3c6e_f372, 0xa54f_f53a, 0x510e_527f, 0x9b05_688c, 0x1f83_d9ab, 0x5be0_cd19];
 
-/// Fills the key area of an SA that uses this suite.
+/// Fills the key area of an SA with this suite.
 ///
 /// `encryption_key` is the key of the cipher or of GMAC, without the salt. It has `suite.key_bytes`
 /// bytes. `authentication_key` is the HMAC key. It has at most 64 bytes, and is empty without HMAC.
@@ -79,8 +79,7 @@ pub fn emit_keys(suite: &Suite, inbound: bool, encryption_key: &[u8], authentica
     out[KEYS..][..bytes.len()].copy_from_slice(bytes);
 }
 
-/// Returns the XOR of `pad` and the HMAC key, which is extended with zeros to 64 bytes (RFC 2104,
-/// section 2).
+/// Returns the XOR of `pad` and the HMAC key, padded with zeros to 64 bytes (RFC 2104, section 2).
 fn padded(key: &[u8], pad: u8) -> Zeroizing<[u8; 64]> {
     assert!(key.len() <= 64, "an HMAC key longer than a block must be hashed first");
     let mut block = Zeroizing::new([pad; 64]);
@@ -138,8 +137,8 @@ fn dot(a: u128, b: u128) -> u128 {
     let mut product = 0;
     for bit in 0..128 {
         product ^= a & (b >> bit & 1).wrapping_neg();
-        // Each step divides the product by x with a right shift. If bit 0 is set, adding the
-        // polynomial first clears it.
+        // Each step divides the product by x with a right shift. If bit 0 is set, the polynomial is
+        // added first, which clears the bit.
         product = product >> 1 ^ ((POLYNOMIAL >> 1 | 1 << 127) & (product & 1).wrapping_neg());
     }
     product

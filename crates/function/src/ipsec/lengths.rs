@@ -18,20 +18,17 @@ const L2_BYTES: usize = 14;
 
 /// MTUs and keepalive intervals of all SAs.
 pub(super) struct Lengths {
-    /// Maximum length of a packet inside the tunnel of each SA, in bytes, by the index of the SA. 0
-    /// means no limit.
+    /// Maximum inner packet length of each SA's tunnel in bytes, by SA index. 0 means no limit.
     inner_mtus: Box<[AtomicU16]>,
-    /// Length of the longest frame that fits into the tunnel of every SA, in bytes.
+    /// Length of the longest frame that fits into every SA's tunnel, in bytes.
     frame_bytes: AtomicUsize,
-    /// Keepalive interval of each SA in seconds, by the index of the SA. 0 means that the SA sends
-    /// no keepalives.
+    /// Keepalive interval of each SA in seconds, by SA index. 0 means no keepalives.
     keepalives: Box<[AtomicU16]>,
     has_keepalives: AtomicBool,
     /// Reassembly limits, or `None` if reassembly is disabled.
     pub(super) reassembly: Option<Limits>,
-    /// Steering bucket, which selects the worker, for each pair of endpoints of inbound SAs.
-    /// Reassembly needs the table, because all fragments between two endpoints must reach one
-    /// worker.
+    /// Steering bucket for each pair of inbound SA endpoints. Reassembly needs it, because all
+    /// fragments between two endpoints must reach the same worker.
     peers: Lookup,
     /// Number of inbound SAs between each pair of endpoints.
     peer_sas: Mutex<HashMap<u64, u32>>,
@@ -63,8 +60,8 @@ impl Lengths {
         if let Some(pair) = self.pair(sa) {
             let mut sas = self.peer_sas.lock().unwrap_or_else(PoisonError::into_inner);
             let count = sas.entry(pair).or_default();
-            // The table has capacity for one pair of endpoints per SA, so the insertion almost
-            // never fails. Without an entry, the flow hash selects the worker for fragments.
+            // The table has room for one pair of endpoints per SA, so the insertion almost never
+            // fails. Without an entry, the flow hash selects the worker for fragments.
             let _ = *count > 0 || self.peers.insert(pair, bucket as u64);
             *count += 1;
         }
@@ -131,8 +128,8 @@ impl Lengths {
         frame.len() > self.frame_bytes.load(Relaxed) || (self.reassembly.is_some() && is_perhaps_fragment(frame))
     }
 
-    /// Returns the maximum length of a packet inside the tunnel of an SA, in bytes, or `None` if
-    /// there is no limit.
+    /// Returns the maximum inner packet length of an SA's tunnel in bytes, or `None` if there is no
+    /// limit.
     pub(super) fn inner_mtu(&self, index: u32) -> Option<usize> {
         match self.inner_mtus[index as usize].load(Relaxed) {
             0 => None,
@@ -144,15 +141,14 @@ impl Lengths {
         self.has_keepalives.load(Relaxed)
     }
 
-    /// Returns the keepalive interval of an SA, in seconds. 0 means that the SA sends no
-    /// keepalives.
+    /// Returns the keepalive interval of an SA in seconds, or 0 if the SA sends no keepalives.
     pub(super) fn keepalive_s(&self, index: u32) -> u16 {
         self.keepalives[index as usize].load(Relaxed)
     }
 }
 
-/// Returns whether a frame may be a fragment. The check is fast but not exact, so the caller must
-/// parse the frame if the result is true.
+/// Returns whether a frame may be a fragment. The check is fast but not exact. If the result is
+/// true, the caller must parse the frame.
 #[inline]
 fn is_perhaps_fragment(frame: &[u8]) -> bool {
     let be16 = |at: usize| frame.get(at..at + 2).map_or(0, |word| u16::from_be_bytes([word[0], word[1]]));

@@ -57,7 +57,7 @@ impl Bucket {
     #[inline]
     fn get(&self, key: u64) -> u64 {
         // All keys are compared without a branch, because the matching slot is unpredictable. A
-        // free slot may still contain an old copy of the key. The used slot always precedes such a
+        // free slot may still contain an old copy of the key. The used slot always precedes this
         // copy.
         let same = |way: usize| u32::from(self.key(way) == key) << way;
         self.get_among(key, same(0) | same(1) | same(2) | same(3))
@@ -114,7 +114,7 @@ impl Lookup {
         Self { buckets: (0..keys.next_power_of_two()).map(|_| Bucket::default()).collect() }
     }
 
-    /// Creates a table with these keys and values. The keys must be distinct.
+    /// Creates a table with these entries. The keys must be distinct.
     pub(super) fn new(entries: &[(u64, u64)]) -> Self {
         let mut capacity = entries.len();
         loop {
@@ -220,8 +220,8 @@ fn spread(key: u64) -> u64 {
     product ^ product >> 32
 }
 
-/// Returns a hash of a 64-bit number. It is the finalizer of MurmurHash3 (A. Appleby, public
-/// domain). Every input bit affects every output bit, and different inputs have different hashes.
+/// Returns the hash of a 64-bit number by the finalizer of MurmurHash3 (A. Appleby, public domain).
+/// Every input bit affects every output bit, and different inputs have different hashes.
 #[inline]
 pub(super) fn mix(mut hash: u64) -> u64 {
     hash = (hash ^ hash >> 33).wrapping_mul(0xff51_afd7_ed55_8ccd);
@@ -284,8 +284,8 @@ mod tests {
     fn moves_a_key_out_of_a_full_bucket() {
         let table = Lookup::with_capacity(64);
         let (first, second) = table.buckets_of(0);
-        // Each of these keys has one of the two buckets of key 0 as its first choice. Together they
-        // fill both buckets.
+        // The first choice of each of these keys is one of the two buckets of key 0. Together, the
+        // keys fill both buckets.
         let keys: Vec<u64> = (1..).filter(|&key| [first, second].contains(&table.buckets_of(key).0)).take(9).collect();
         assert!(keys.iter().all(|&key| table.insert(key, key)) && table.insert(0, 77));
         assert_eq!(table.get(0), 77);

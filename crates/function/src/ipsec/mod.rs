@@ -1,9 +1,9 @@
-//! `ipsec`: ESP and AH (RFC 4303, RFC 4302) in tunnel and transport mode, controlled by RFC 4301
-//! policies.
+//! The function `ipsec` implements ESP and AH (RFC 4303, RFC 4302) in tunnel and transport mode,
+//! controlled by RFC 4301 policies.
 //!
-//! The part that runs on the CPU (`host`) matches policies, assigns sequence numbers and maintains
-//! replay windows. Only the kernel uses cryptographic keys. `docs/functions/ipsec.md` describes the
-//! configuration and the limitations.
+//! The host half (`host`) matches policies, assigns sequence numbers and maintains replay windows.
+//! Only the kernel uses cryptographic keys. `docs/functions/ipsec.md` describes the configuration
+//! and the limitations.
 //!
 //! | file | contents |
 //! |---|---|
@@ -74,20 +74,18 @@ pub use config::Config;
 /// `kernels/ipsec/ipsec.h`.
 pub use godwit_kernels::declared::ipsec::*;
 
-/// Kind of processing that encapsulates with AES-128-CBC and HMAC-SHA1-96.
+/// Variant that encapsulates with AES-128-CBC and HMAC-SHA1-96.
 pub const VARIANT_ENCRYPT: u8 = suite::variant(0, false);
-/// Kind of processing that decapsulates with AES-128-CBC and HMAC-SHA1-96.
+/// Variant that decapsulates with AES-128-CBC and HMAC-SHA1-96.
 pub const VARIANT_DECRYPT: u8 = suite::variant(0, true);
 
 /// Registration of this function kind.
 pub const KIND: Kind = Kind { contract: &CONTRACT, build };
 
-/// Width of the sequence number in the parameter that the kernel receives with each packet, in
-/// bits.
+/// Width of the sequence number in the kernel's packet parameter, in bits.
 const SEQUENCE_BITS: u32 = 44;
 
-/// Packs the index of an SA and the sequence number of a packet into the parameter that the kernel
-/// receives.
+/// Packs an SA index and a sequence number into the packet parameter that the kernel receives.
 pub const fn parameter(sa: u32, sequence: u64) -> u64 {
     (sa as u64) << SEQUENCE_BITS | sequence
 }
@@ -96,9 +94,9 @@ const fn sa_and_sequence(parameter: u64) -> (u32, u64) {
     ((parameter >> SEQUENCE_BITS) as u32, parameter & ((1 << SEQUENCE_BITS) - 1))
 }
 
-/// Interval at which the function checks whether replaced and deleted SAs can be wiped from memory.
+/// Interval at which the function tries to wipe replaced and deleted SAs.
 const HOUSEKEEPING_INTERVAL: Duration = Duration::from_secs(1);
-/// Maximum number of SAs. The kernel receives the index of a packet's SA as a 20-bit number.
+/// Maximum number of SAs. The kernel receives the SA index of a packet as a 20-bit number.
 const SAS_MAX: usize = 1 << 20;
 /// Maximum number of policies.
 const POLICIES_MAX: usize = 1 << 20;
@@ -132,8 +130,8 @@ fn max_sas_per_endpoint_pair(sas: &[Sa]) -> usize {
 }
 
 impl Ipsec {
-    /// Creates the function from its configuration. `ports` contains the names of all ports in the
-    /// order of their numbers.
+    /// Creates the function from its configuration. `ports` contains all port names in the order of
+    /// their numbers.
     fn new(config: Config, ports: &[String]) -> Result<Self, Error> {
         let unprotected = config::port_set(&config.unprotected_ports, ports)?;
         let Config { sa, policy, sa_capacity, selector_capacity, path_mtu, reassembly, .. } = config;
@@ -152,7 +150,7 @@ impl Ipsec {
             Some(given) => within("sa_capacity", given, sas.len().max(1)..SAS_MAX + 1)?,
             None => {
                 let spread_evenly = |count: usize| count + count / 4 + 2 * BUCKETS;
-                // With reassembly, all SAs between the same two endpoints belong to one steering
+                // Reassembly requires that all SAs between the same two endpoints share a steering
                 // bucket.
                 let per_bucket = reassembly.map_or(0, |_| max_sas_per_endpoint_pair(&sas));
                 spread_evenly(sas.len()).max(BUCKETS * (per_bucket + per_bucket / 4 + 2)).min(SAS_MAX)
@@ -163,10 +161,9 @@ impl Ipsec {
             Some(given) => within("selector_capacity", given, own_selectors.max(1)..(1 << 24) + 1)?,
             None => own_selectors + own_selectors / 4 + 2 * BUCKETS,
         };
-        // One more slot holds the selector that accepts every packet. Several SAs share this
-        // selector.
+        // One more slot holds the shared selector that accepts every packet.
         let shape = Shape { sas: capacity.next_multiple_of(BUCKETS), selectors: selectors + 1 };
-        // Without a configured SA, nothing tells which suites will be added later.
+        // Without a configured SA, the suites of later SAs are unknown.
         let spare = if sas.is_empty() { (CONTRACT.headroom_bytes, CONTRACT.tailroom_bytes) } else { (0, 0) };
         let room = Room::new(&sas, headroom_bytes.unwrap_or(spare.0), tailroom_bytes.unwrap_or(spare.1));
         let mut control = Control::new(shape, room, reassembly, arranges, path_mtu, unprotected)?;
@@ -254,7 +251,7 @@ impl Function for Ipsec {
 
     fn notices(&self) -> Vec<Notice> {
         // A command may hold the lock for a long time while it waits for packets in flight. The
-        // function then returns no notices, and the caller tries again later.
+        // caller then gets no notices, and tries again later.
         match self.control.try_lock() {
             Ok(mut control) if self.database.states.take_events() => control.notices(),
             _ => Vec::new(),

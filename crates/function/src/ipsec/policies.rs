@@ -34,7 +34,7 @@ pub(super) enum Action {
 }
 
 impl Action {
-    // Values for actions without an SA. They are larger than every SA index.
+    // Values for actions without an SA, larger than every SA index.
     const BYPASS: u32 = 1 << 31;
     const DISCARD: u32 = 1 << 31 | 1;
 
@@ -78,8 +78,8 @@ impl Policies {
         &self.ipv4
     }
 
-    /// Replaces the SA of a policy whose action is `protect`. `order` is the position of the
-    /// policy. A concurrent search finds either the old or the new SA.
+    /// Replaces the SA of the `protect` policy at position `order`. A concurrent search finds
+    /// either the old or the new SA.
     pub(super) fn set_sa(&self, order: u32, policy: &Policy, sa: u32) {
         self.ipv4.set_sa(order, &policy.selector, sa);
         self.ipv6.set_sa(order, &policy.selector, sa);
@@ -88,7 +88,7 @@ impl Policies {
 
 /// Address type of a policy index, for IPv4 or IPv6.
 pub(super) trait PolicyAddress: Address {
-    /// Whether [`PolicyAddress::pair`] returns different numbers for different address pairs.
+    /// Whether different address pairs always have different [`PolicyAddress::pair`] values.
     const IS_EXACT: bool;
 
     /// Returns the lookup key for a source and a destination address.
@@ -133,7 +133,7 @@ pub(super) struct FamilyPolicies<A> {
     /// Lists of policies that are compared with a packet one by one. An [`Answer`] refers to a list
     /// by its index.
     lists: Vec<Rule<A>>,
-    /// Policies of groups that are too small for a hash table, in order.
+    /// Policies of groups too small for a hash table, in order.
     rest: Vec<Rule<A>>,
     /// Whether one hash table contains all policies. One lookup then decides a packet.
     is_one_table: bool,
@@ -149,7 +149,7 @@ pub(super) struct Table<'a> {
 
 impl Table<'_> {
     /// Returns the SA that protects packets with this address pair. The function searches only one
-    /// of two hash buckets. If the result is `None`, the caller must call [`Table::answer`].
+    /// of two hash buckets, so the caller must call [`Table::answer`] if the result is `None`.
     #[inline(always)]
     pub(super) fn first_bucket_sa(self, pair: u64, isa: impl Isa) -> Option<u32> {
         Answer(self.lookup.get_in_first_bucket(pair & self.masks, isa)).sa()
@@ -206,8 +206,7 @@ impl<A: Address> Rule<A> {
     fn applies_to(&self, fields: &PacketFields<A>) -> bool {
         match self.pattern.matches(fields) {
             Match::Yes => true,
-            // A fragment without ports must not evade a policy that discards packets to a certain
-            // port.
+            // A fragment without ports must not evade a policy that discards packets to a port.
             Match::Unknown => self.action() == Action::Discard,
             Match::No => false,
         }
@@ -227,8 +226,8 @@ pub(super) struct Answer(u64);
 impl Answer {
     /// No policy matches.
     const NONE: Self = Self(Lookup::ABSENT);
-    /// Flag in the lower half of a lookup result. It marks a list of policies that are compared
-    /// with the packet one by one. The other bits of the lower half are the index of this list.
+    /// Flag in the lower half of a lookup result, which marks a list of policies to compare with
+    /// the packet one by one. The other bits of the lower half are the list index.
     const LIST: u32 = 1 << 30;
 
     fn new(order: u32, action: Action) -> Self {
@@ -288,15 +287,15 @@ impl<A: PolicyAddress> FamilyPolicies<A> {
         family
     }
 
-    /// Adds a group of policies with the same prefix lengths. `rules` contains these policies in
-    /// order and is not empty.
+    /// Adds a group of policies with the same prefix lengths. `rules` holds these policies in order
+    /// and is not empty.
     fn add_group(&mut self, masks: (A, A), rules: Vec<Rule<A>>) {
         let first = rules[0].order;
         let mut by_prefixes = HashMap::<u64, Vec<Rule<A>>>::new();
         for rule in rules {
             let same = by_prefixes.entry(prefixes(&rule.pattern)).or_default();
-            // A policy without conditions on other fields matches all packets of this table entry,
-            // so later policies never apply.
+            // A policy without conditions on other fields matches all packets of this entry, so
+            // later policies never apply.
             if !A::IS_EXACT || same.last().is_none_or(|before| !before.pattern.is_address_only()) {
                 same.push(rule);
             }
@@ -441,7 +440,7 @@ mod tests {
         (u128::from(u32::from(address)) << 96).into()
     }
 
-    /// Draws addresses from a small set. Prefixes then overlap, and policies match packets.
+    /// Draws addresses from a small set, so that prefixes overlap and policies match packets.
     fn address() -> impl Strategy<Value = u32> {
         (select(vec![10u8, 11]), 0..2u8, 0..4u8, 0..4u8).prop_map(|(a, b, c, d)| u32::from_be_bytes([a, b, c, d << 6]))
     }

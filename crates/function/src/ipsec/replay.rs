@@ -7,8 +7,8 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 const BLOCK: u64 = u64::BITS as u64;
 /// Number of sequence numbers in a cache line.
 const LINE: u64 = 8 * BLOCK;
-/// Number of blocks in a ring. The window may advance while a packet waits for authentication. The
-/// packet's sequence number must still fit into the ring, so the ring exceeds the largest window.
+/// Number of blocks in a ring. The ring is larger than the largest window, because the window may
+/// advance while a packet waits for authentication. The packet's sequence number must still fit.
 const BLOCKS: u64 = 128;
 
 /// Maximum window size, in packets.
@@ -94,14 +94,14 @@ impl Ring {
         1 << (sequence % BLOCK)
     }
 
-    /// Returns whether a sequence number was recorded. The number must lie within the window.
+    /// Returns whether a sequence number within the window was recorded.
     #[inline]
     pub(super) fn has(&self, sequence: u64) -> bool {
         self.block(sequence).load(Relaxed) & Self::bit(sequence) != 0
     }
 
     /// Records a sequence number. `largest` is the largest number so far. Returns false if
-    /// `sequence` was recorded already or is too old for the ring.
+    /// `sequence` was already recorded or is too old for the ring.
     #[inline]
     pub(super) fn commit(&self, largest: u64, sequence: u64) -> bool {
         let (last, current) = (largest / BLOCK, sequence / BLOCK);

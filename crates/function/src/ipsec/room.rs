@@ -1,4 +1,4 @@
-//! Headroom and tailroom that packets need for encapsulation by the SAs.
+//! Headroom and tailroom that packets need for encapsulation.
 
 use super::sa::Sa;
 use crate::Error;
@@ -8,13 +8,13 @@ use crate::Error;
 pub(super) struct Room {
     pub(super) headroom_bytes: u16,
     pub(super) tailroom_bytes: u16,
-    /// Number of tailroom bytes that a frame does not need, by the frame length modulo 16. See
+    /// Number of unneeded tailroom bytes, by the frame length modulo 16. See
     /// [`Function::tailroom_saved`](crate::Function::tailroom_saved).
     pub(super) tailroom_saved: [u8; 16],
 }
 
 impl Room {
-    /// Returns the headroom and tailroom that suffice for all of these SAs. They are at least the
+    /// Returns the headroom and tailroom that suffice for all of these SAs, and at least the
     /// configured values.
     pub(super) fn new(sas: &[Sa], headroom_bytes: u16, tailroom_bytes: u16) -> Self {
         let max = |bytes: fn(&Sa) -> usize| sas.iter().map(bytes).max().unwrap_or(0) as u16;

@@ -20,8 +20,8 @@ pub(super) struct Sa {
     /// Suite number: the index in [`SUITES`].
     pub(super) suite: u8,
     pub(super) mode: Mode,
-    /// Source address of the outer packets, or source host in transport mode. Its address family is
-    /// that of `destination`.
+    /// Source address of the outer packets, or source host in transport mode. It has the address
+    /// family of `destination`.
     pub(super) source: IpAddr,
     pub(super) destination: IpAddr,
     /// Key of the cipher or of GMAC, without the salt. Its length depends on the cipher suite.
@@ -100,7 +100,7 @@ impl fmt::Debug for Sa {
     }
 }
 
-/// Size of the ESP header in bytes. It consists of SPI and sequence number.
+/// Size of the ESP header (SPI and sequence number) in bytes.
 const ESP_BYTES: usize = 8;
 /// Size of the fixed part of the AH header in bytes, including the sequence number.
 const AH_BYTES: usize = 12;
@@ -172,15 +172,15 @@ impl Sa {
         padding + ESP_TAIL_BYTES + usize::from(self.icv_bytes)
     }
 
-    /// Assigns a path MTU to an outbound tunnel that does not configure one.
+    /// Assigns a path MTU to an outbound tunnel that configures none.
     pub(super) fn inherit_path_mtu(&mut self, path_mtu: Option<u16>) {
         if self.path_mtu == 0 && !self.is_inbound() && self.mode == Mode::Tunnel {
             self.path_mtu = path_mtu.unwrap_or(0);
         }
     }
 
-    /// Returns the maximum length of a packet inside the tunnel in bytes, if there is a limit (RFC
-    /// 4301, section 8.1).
+    /// Returns the maximum inner packet length of the tunnel in bytes, or `None` if there is no
+    /// limit (RFC 4301, section 8.1).
     pub(super) fn inner_mtu(&self) -> Option<u16> {
         let room = usize::from(self.path_mtu).checked_sub(self.headroom_bytes()).filter(|_| self.path_mtu > 0)?;
         let inner = match self.suite().protocol {
@@ -194,17 +194,17 @@ impl Sa {
     }
 
     /// Returns a digest of the cryptographic key and the salt, if the nonces are counters. SAs of
-    /// opposite directions must have different digests, because both ends would otherwise use the
-    /// same nonces (RFC 8221, section 3).
+    /// opposite directions must have different digests. Otherwise, both ends would use the same
+    /// nonces (RFC 8221, section 3).
     pub(super) fn stream_name(&self) -> Option<[u8; 32]> {
         use sha2::{Digest, Sha256};
         let digest = || Sha256::new().chain_update(&*self.key).chain_update(*self.salt).finalize().into();
         self.suite().is_counter_mode().then(digest)
     }
 
-    /// Returns a digest of the cryptographic key and of all constant inputs of the nonces or IVs.
-    /// Outbound SAs with the same digest would repeat nonces or IVs. Returns `None` if a repetition
-    /// is impossible or harmless.
+    /// Returns a digest of the cryptographic key and all constant nonce or IV inputs. Outbound SAs
+    /// with the same digest would repeat nonces or IVs. Returns `None` if a repetition is
+    /// impossible or harmless.
     pub(super) fn nonce_name(&self) -> Option<[u8; 32]> {
         use sha2::{Digest, Sha256};
         let digest = Sha256::new().chain_update(&*self.key);

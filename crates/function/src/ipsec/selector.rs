@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 
 use crate::Error;
 
-/// Conditions on the fields of a packet. The default selector matches every packet.
+/// Conditions on packet fields. The default selector matches every packet.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Selector {
     /// Prefix of the source address.
@@ -32,7 +32,7 @@ pub(super) struct PacketFields<A> {
     pub(super) source: A,
     pub(super) destination: A,
     pub(super) protocol: u8,
-    /// Source and destination port, or `None` if the packet does not contain ports.
+    /// Source and destination port, if the packet contains ports.
     pub(super) ports: Option<(u16, u16)>,
 }
 
@@ -47,7 +47,7 @@ pub(super) enum Match {
 
 /// An address as a number: `u32` for IPv4, `u128` for IPv6.
 pub(super) trait Address: Copy + Eq + Hash + Ord + Default + BitAnd<Output = Self> + Not<Output = Self> {
-    /// Returns the address and the mask of a prefix, or `None` if the prefix does not cover this
+    /// Returns the address and the mask of a prefix. Returns `None` for a prefix of the other
     /// address family.
     fn bits(prefix: Prefix) -> Option<Bits<Self>>;
 }
@@ -181,7 +181,7 @@ impl Selector {
     }
 }
 
-/// Returns whether the header of the protocol begins with two ports, as in TCP, UDP, DCCP, SCTP and
+/// Returns whether the protocol header begins with two ports, as in TCP, UDP, DCCP, SCTP and
 /// UDP-Lite.
 pub(super) fn has_ports(protocol: u8) -> bool {
     matches!(protocol, 6 | 17 | 33 | 132 | 136)

@@ -1,4 +1,4 @@
-//! Allocation of slots for SAs and selectors in the table image, which the kernel reads.
+//! Allocates slots for SAs and selectors in the table image, which the kernel reads.
 
 use std::collections::BTreeMap;
 use std::ops::Range;
@@ -50,8 +50,7 @@ impl SlotAllocator {
 /// Allocator of slots for selectors in the table image. The selectors of an SA occupy consecutive
 /// slots.
 pub(super) struct RangeAllocator {
-    /// Free ranges of slots: the first slot and the number of slots of each range. Adjacent ranges
-    /// are merged.
+    /// Free ranges, each with its first slot and its number of slots. Adjacent ranges are merged.
     free: BTreeMap<u32, u32>,
 }
 

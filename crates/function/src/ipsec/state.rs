@@ -87,7 +87,7 @@ pub(super) struct SaFacts(u64);
 
 impl SaFacts {
     const ESN: u64 = 1 << 8;
-    /// Flag of an inbound SA with a lifetime, which is checked for each packet.
+    /// Flag of an inbound SA whose lifetime must be checked for each packet.
     const LIMITED: u64 = 1 << 9;
     const WINDOW: u32 = 16;
 
@@ -95,7 +95,7 @@ impl SaFacts {
     pub(super) const WARNED: u64 = 1 << 32;
     /// Event that the soft lifetime has expired.
     pub(super) const SOFT: u64 = 1 << 33;
-    /// Event that the hard lifetime has expired or that no sequence numbers are left.
+    /// Event that the hard lifetime has expired or the sequence numbers are used up.
     pub(super) const ENDED: u64 = 1 << 34;
 
     fn new(sa: &Sa) -> Self {
@@ -130,7 +130,7 @@ impl SaFacts {
         if self.is(Self::ESN) { SEQUENCE } else { u32::MAX.into() }
     }
 
-    /// Returns the last sequence number that an SA may use before the operator is warned.
+    /// Returns the last sequence number that causes no warning.
     fn sequence_warned(self) -> u64 {
         self.sequence_last() / 4 * 3
     }
@@ -158,7 +158,7 @@ impl Hot {
 
 /// How the check of an inbound packet depends on earlier packets in flight ([`States::forecast`]).
 pub(super) enum Forecast {
-    /// The result is the same in any case, and the packet does not reach the kernel or is not
+    /// The result is already certain. Either the packet does not reach the kernel, or it is not
     /// checked for replays.
     Settled,
     /// The check finds this sequence number, unless a packet in flight has the same one.
@@ -167,24 +167,23 @@ pub(super) enum Forecast {
     Open,
 }
 
-/// Number of replay rings that are allocated together, when the first of their SAs is used. The
-/// rings belong to SAs with the same steering bucket.
+/// Number of replay rings that are allocated together when one of their SAs is first used. The
+/// rings belong to SAs in the same steering bucket.
 const RINGS: usize = 32;
 
 /// Per-packet state of all SAs.
 pub(super) struct States {
-    /// Pages of all steering buckets, in the order of the buckets. Each bucket has `bucket_pages`
-    /// pages.
+    /// Pages of all steering buckets, in bucket order. Each bucket has `bucket_pages` pages.
     pages: Box<[Page]>,
     bucket_pages: usize,
     cold: Box<[Cold]>,
-    /// Replay rings of all steering buckets, in the order of the buckets. Each bucket has
-    /// `bucket_rings` blocks of [`RINGS`] rings.
+    /// Replay rings of all steering buckets, in bucket order. Each bucket has `bucket_rings` blocks
+    /// of [`RINGS`] rings.
     rings: Box<[OnceLock<Box<[Ring; RINGS]>>]>,
     bucket_rings: usize,
     /// Sequence numbers that the state folder on disk permits.
     pub(super) grants: Grants,
-    /// Whether an event of an SA has not yet been reported to the operator.
+    /// Whether an SA event has not been reported to the operator yet.
     has_events: AtomicBool,
 }
 
@@ -227,8 +226,8 @@ impl States {
         RotatedRing { ring: &rings[(number + bucket / Ring::LINES) % RINGS], lines: bucket % Ring::LINES }
     }
 
-    /// Resets the state of an SA that no packet can find yet. The sequence numbers of the SA
-    /// continue after `first`.
+    /// Resets the state of an SA that no packet can find yet. Its sequence numbers continue after
+    /// `first`.
     pub(super) fn begin(&self, index: u32, sa: &Sa, first: u64) {
         let (hot, cold) = (self.hot(index), self.cold(index));
         hot.sequence.store(first, Relaxed);
@@ -250,12 +249,11 @@ impl States {
         hot.facts.store(SaFacts::new(sa).0, Relaxed);
     }
 
-    /// Returns the kind of processing and the sequence number for the next packet of an outbound
-    /// SA, or the drop reason. Sequence numbers start at 1 (RFC 4303, section 2.2).
+    /// Returns the variant and the sequence number for the next packet of an outbound SA, or the
+    /// drop reason. Sequence numbers start at 1 (RFC 4303, section 2.2).
     #[inline]
     pub(super) fn next(&self, index: u32, frame_bytes: u64) -> Result<(u8, u64), u8> {
-        // Only the worker that owns the SA writes these fields, so the loads and stores need no
-        // ordering.
+        // Only the worker that owns the SA writes these fields, so the accesses need no ordering.
         let hot = self.hot(index);
         debug_assert!(frame_bytes <= FRAME_BYTES_MAX);
         let (facts, last, bytes) = (hot.facts(), hot.sequence.load(Relaxed), hot.bytes() + frame_bytes);
@@ -268,7 +266,8 @@ impl States {
     }
 
     /// Checks all limits of an outbound SA for the next packet, and chooses the sequence number of
-    /// the next check. `bytes` is the number of bytes that the SA has processed, with this packet.
+    /// the next check. `bytes` is the number of bytes that the SA has processed, including this
+    /// packet.
     #[cold]
     #[inline(never)]
     fn check_limits(&self, index: u32, bytes: u64) -> Result<(), u8> {
@@ -310,8 +309,8 @@ impl States {
         Ok(())
     }
 
-    /// Returns the kind of processing and the full sequence number of an inbound packet, or the
-    /// drop reason. `sequence_low` is the lower half of the sequence number.
+    /// Returns the variant and the full sequence number of an inbound packet, or the drop reason.
+    /// `sequence_low` is the lower half of the sequence number.
     #[inline(always)]
     pub(super) fn check(&self, index: u32, sequence_low: u32) -> Result<(u8, u64), u8> {
         let hot = self.hot(index);
@@ -391,7 +390,7 @@ impl States {
         Ok(())
     }
 
-    /// Returns the value of [`Hot::sequence`] after an authentic packet of an inbound SA.
+    /// Returns the new [`Hot::sequence`] after an authentic packet of an inbound SA.
     #[inline(always)]
     fn advance(&self, index: u32, old: u64, sequence: u64) -> Result<u64, u8> {
         let step = sequence.saturating_sub(old & SEQUENCE);
@@ -401,9 +400,8 @@ impl States {
         self.extend(index, sequence)
     }
 
-    /// Returns the value of [`Hot::sequence`] after a packet whose sequence number exceeds the
-    /// permitted maximum. If the state folder on disk does not permit this number yet, returns the
-    /// drop reason.
+    /// Returns the new [`Hot::sequence`] for a sequence number above the permitted maximum. If the
+    /// state folder on disk does not permit this number yet, returns the drop reason.
     #[cold]
     #[inline(never)]
     fn extend(&self, index: u32, sequence: u64) -> Result<u64, u8> {
@@ -426,8 +424,7 @@ impl States {
         DROP_REPLAYED
     }
 
-    /// Checks the lifetime of an inbound SA. `packets` and `bytes` are counts that include the
-    /// current packet.
+    /// Checks the lifetime of an inbound SA. `packets` and `bytes` include the current packet.
     #[inline(never)]
     fn check_lifetime(&self, index: u32, packets: u64, bytes: u64) -> Result<(), u8> {
         let (hot, cold) = (self.hot(index), self.cold(index));
@@ -458,7 +455,7 @@ impl States {
         matches!(reason, DROP_PADDING | DROP_POLICY_MISMATCH | DROP_DUMMY | DROP_CONGESTION)
     }
 
-    /// Marks the sequence number of an authentic but dropped packet as used.
+    /// Marks the sequence number of an authentic dropped packet as used.
     pub(super) fn mark_used(&self, index: u32, sequence: u64) {
         let hot = self.hot(index);
         let old = hot.sequence.load(Relaxed);

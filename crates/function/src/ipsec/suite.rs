@@ -107,7 +107,7 @@ pub fn number(name: &str) -> Option<u8> {
     u8::try_from(index).ok()
 }
 
-/// Returns the kind of processing for packets of one suite and direction.
+/// Returns the variant of packets for a suite and a direction.
 pub const fn variant(suite: u8, inbound: bool) -> u8 {
     2 * suite + inbound as u8
 }

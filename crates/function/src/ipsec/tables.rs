@@ -85,8 +85,7 @@ impl Shape {
     }
 }
 
-/// Encodes an SA for the table image. `selectors` contains the indices of the SA's selectors in the
-/// image.
+/// Encodes an SA for the table image. `selectors` contains the image indices of its selectors.
 pub(super) fn sa(sa: &Sa, selectors: &Range<u32>) -> Zeroizing<[u8; SA_BYTES]> {
     let mut out = Zeroizing::new([0; SA_BYTES]);
     let flag = |is: bool, flag| if is { flag } else { 0 };
@@ -113,8 +112,8 @@ pub(super) fn sa(sa: &Sa, selectors: &Range<u32>) -> Zeroizing<[u8; SA_BYTES]> {
     out
 }
 
-/// Returns the first bytes of a counter block, before the IV: the salt. CCM has a salt of 3 bytes
-/// after its flags, which state a counter of 4 bytes (RFC 3610, section 2.3).
+/// Returns the bytes of a counter block before the IV. They are the salt, or for CCM the flags and
+/// a salt of 3 bytes. The flags state a counter of 4 bytes (RFC 3610, section 2.3).
 fn nonce_front(sa: &Sa) -> [u8; 4] {
     match (sa.suite().authentication, *sa.salt) {
         (Authentication::Ccm, [first, second, third, _]) => [CCM_COUNTER_FLAGS, first, second, third],
@@ -159,7 +158,7 @@ pub(super) fn selector(selector: &Selector) -> [u8; SELECTOR_BYTES] {
     out
 }
 
-/// Converts an address to 32-bit words in host byte order. The most significant word comes first.
+/// Converts an address to 32-bit words in host byte order, most significant word first.
 fn words(address: IpAddr) -> [u32; 4] {
     match address {
         IpAddr::V4(address) => [address.into(), 0, 0, 0],

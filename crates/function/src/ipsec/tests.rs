@@ -1,5 +1,4 @@
-//! Tests of the configuration, policies and SAs of `ipsec`. The files `tests/ipsec_*.rs` test the
-//! kernel.
+//! Tests of the configuration, policies and SAs of `ipsec`.
 
 mod changes;
 mod configuration;
@@ -276,7 +275,7 @@ fn two_outbound_sas_may_share_an_spi() {
 }
 
 proptest! {
-    /// The CPU part of `ipsec` never panics, and returns work for every frame.
+    /// The host half never panics, and returns work for every frame.
     #[test]
     fn accepts_arbitrary_bytes(mut bytes in prop::collection::vec(any::<u8>(), 0..120), ipv4: bool, esp: bool) {
         if ipv4 && bytes.len() > 34 {

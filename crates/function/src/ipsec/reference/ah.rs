@@ -6,8 +6,8 @@ use super::association::Association;
 use super::esp::{check, nonce};
 use super::{crypto, ip};
 
-/// Size of the fixed fields of AH in bytes: next header, payload length, a reserved field, SPI and
-/// sequence number.
+/// Size of the fixed AH fields in bytes: next header, payload length, reserved, SPI and sequence
+/// number.
 pub(super) const FIXED_BYTES: usize = 12;
 
 /// Returns the size of the IV in bytes. The IV precedes the ICV (RFC 4543, section 4).
@@ -63,7 +63,7 @@ pub(super) fn check_header(sa: &Association<'_>, sequence: u64, packet: &[u8], a
     Ok((at + ah_bytes, header[0]))
 }
 
-/// Returns the full ICV of a packet, before it is truncated. The AH header begins at offset `at`.
+/// Returns the full ICV of a packet, before truncation. The AH header begins at offset `at`.
 fn icv(sa: &Association<'_>, sequence: u64, packet: &[u8], at: usize, outbound: bool) -> Result<Vec<u8>, u8> {
     let mut data = ip::without_mutable_fields(packet, at, outbound)?;
     let iv = data[at + FIXED_BYTES..][..iv_bytes(sa)].to_vec();

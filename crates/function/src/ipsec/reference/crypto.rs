@@ -1,4 +1,4 @@
-//! Ciphers and hashes of IPsec, taken from the RustCrypto crates.
+//! Ciphers and hashes of IPsec, from the RustCrypto crates.
 
 use aes::cipher::consts::{U8, U11, U12, U16};
 use aes::cipher::{
@@ -15,7 +15,7 @@ use hmac::{Hmac, Mac};
 use sha1::Sha1;
 use sha2::Sha256;
 
-/// Calls a function with the AES type for the length of the key.
+/// Calls a function with the AES type for the key length.
 macro_rules! with_aes {
     ($key:expr, $function:ident, $($argument:expr),*) => {
         match $key.len() {
@@ -61,7 +61,7 @@ pub(super) fn cbc_decrypt(key: &[u8], iv: &[u8], data: &mut [u8]) {
 }
 
 /// Encrypts or decrypts with AES-CTR. The block counter is the last 32 bits of the counter block
-/// and starts with `first`.
+/// and starts at `first`.
 pub(super) fn ctr(key: &[u8], nonce: &[u8; 12], first: u32, data: &mut [u8]) {
     fn run<C: Aes>(key: &[u8], block: &[u8], data: &mut [u8]) {
         ctr::Ctr32BE::<C>::new_from_slices(key, block).expect(KEY).apply_keystream(data);
@@ -89,7 +89,7 @@ pub(super) fn gcm_decrypt(key: &[u8], nonce: &[u8; 12], aad: &[u8], data: &mut [
     gcm_encrypt(key, nonce, aad, &mut data.to_vec())
 }
 
-/// Calls a function that is generic over AES and the size of CCM's tag.
+/// Calls a function for the AES key length and the tag size.
 macro_rules! with_ccm {
     ($icv_bytes:expr, $key:expr, $function:ident, $($argument:expr),*) => {
         match ($icv_bytes, $key.len()) {

@@ -141,25 +141,24 @@ fn ccm_nonce(sa: &Association<'_>, iv: &[u8]) -> [u8; 11] {
     nonce
 }
 
-/// Returns the additional authenticated data for ciphers that also authenticate. It consists of the
-/// SPI and the full sequence number of 32 or 64 bits (RFC 4106, section 5; RFC 4309, section 5; RFC
-/// 7634, section 2.1).
+/// Returns the additional authenticated data of combined-mode ciphers. It consists of the SPI and
+/// the full sequence number of 32 or 64 bits (RFC 4106, section 5; RFC 4309, section 5; RFC 7634,
+/// section 2.1).
 fn combined_aad(sa: &Association<'_>, header: &[u8], sequence: u64) -> Vec<u8> {
     let upper = upper_half(sa, sequence);
     [&header[..4], &upper, &header[4..]].concat()
 }
 
-/// Returns the upper half of an extended sequence number, or no bytes if the SA does not use
-/// extended sequence numbers.
+/// Returns the upper half of an extended sequence number, or nothing if the SA uses short ones.
 fn upper_half(sa: &Association<'_>, sequence: u64) -> Vec<u8> {
     if sa.esn { ((sequence >> 32) as u32).to_be_bytes().to_vec() } else { Vec::new() }
 }
 
-/// Returns the full ICV for a suite with separate encryption and authentication, before it is
-/// truncated.
+/// Returns the full ICV, before truncation, for a suite with separate encryption and
+/// authentication.
 fn icv(sa: &Association<'_>, header: &[u8], sequence: u64, iv: &[u8], data: &[u8]) -> Vec<u8> {
-    // The upper half of the sequence number comes after all other authenticated data (RFC 4303,
-    // section 2.2.1).
+    // The upper half of the sequence number follows all other authenticated data (RFC 4303, section
+    // 2.2.1).
     let upper = upper_half(sa, sequence);
     let pieces = [header, iv, data, &upper];
     match sa.suite.authentication {

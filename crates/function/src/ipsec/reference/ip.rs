@@ -22,8 +22,8 @@ pub(super) fn is_ipv6(packet: &[u8]) -> bool {
     packet[0] >> 4 == 6
 }
 
-/// Returns the IP packet at the start of `bytes`, without the bytes after its end. Returns the drop
-/// reason if the version contradicts `ipv6` or a length is wrong.
+/// Returns the IP packet at the start of `bytes`, without trailing bytes. Returns the drop reason
+/// if the version contradicts `ipv6` or a length is wrong.
 pub(super) fn packet(bytes: &[u8], ipv6: bool) -> Result<&[u8], u8> {
     let fixed_bytes = if ipv6 { IPV6_BYTES } else { IPV4_BYTES };
     let header = bytes.get(..fixed_bytes).ok_or(DROP_TRUNCATED)?;
@@ -307,8 +307,8 @@ fn clear_ipv4_options(options: &mut [u8]) -> Result<Option<[u8; 4]>, u8> {
     Ok(last)
 }
 
-/// Maximum number of mutable bytes in an IPv6 packet. The kernel has the same limit. No legitimate
-/// packet reaches it.
+/// Maximum number of mutable bytes in an IPv6 packet, as in the kernel. No legitimate packet
+/// reaches it.
 const MUTABLE_BYTES_MAX: usize = 64;
 
 /// Fills the data of mutable IPv6 options with zeros. The type of such an option has the third bit
@@ -348,8 +348,7 @@ fn predict_route(packet: &mut [u8], at: usize, end: usize) -> Result<(), u8> {
     if !matches!(kind, 0 | 2) || left > addresses {
         return Err(DROP_MALFORMED);
     }
-    // Each router on the route swaps the destination address of the packet with the next address of
-    // the list.
+    // Each router on the route swaps the destination address with the next address in the list.
     for hop in addresses - left..addresses {
         for byte in 0..16 {
             packet.swap(24 + byte, at + 8 + 16 * hop + byte);

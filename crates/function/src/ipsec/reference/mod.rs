@@ -1,8 +1,8 @@
 //! Reference implementation of the `ipsec` kernel. It is written directly from the standards, with
 //! the ciphers and hashes of RustCrypto.
 //!
-//! It shares no code with the kernel, and only the selectors with the CPU part of `ipsec`. It is
-//! simple and slow, because it takes each packet apart and builds a new one.
+//! It shares no code with the kernel, and only the selectors with the host half. It is simple and
+//! slow, because it takes each packet apart and builds a new one.
 
 mod ah;
 mod association;
@@ -36,8 +36,7 @@ const ETHER_TYPE_VLAN: [u8; 2] = [0x81, 0x00];
 struct Done {
     l2: Vec<u8>,
     packet: Vec<u8>,
-    /// Number of bytes that are added before the payload, or a negative number if bytes are
-    /// removed.
+    /// Number of bytes added before the payload. A negative number means that bytes are removed.
     added_in_front: isize,
 }
 
@@ -70,8 +69,8 @@ pub(super) fn run_ref(
     }
 }
 
-/// Parts of a frame: the Ethernet header with at most one VLAN tag, and the IP packet. The last
-/// value tells whether the packet is IPv6.
+/// Parts of a frame: the Ethernet header with at most one VLAN tag, the IP packet, and whether the
+/// packet is IPv6.
 type Layers<'a> = (&'a [u8], &'a [u8], bool);
 
 /// Splits a frame into the Ethernet header and the IP packet. Returns `None` if the frame contains
@@ -140,8 +139,8 @@ fn encapsulate(sa: &Association<'_>, sequence: u64, l2: &[u8], packet: &[u8], ip
     Ok(Done { l2, packet, added_in_front: added_in_front as isize })
 }
 
-/// Returns the outer IP header of a tunnel (RFC 4301, section 5.1.2). Its length and checksum are
-/// set later.
+/// Returns the outer IP header of a tunnel (RFC 4301, section 5.1.2), without its length and
+/// checksum.
 fn outer_header(sa: &Association<'_>, sequence: u64, inner: &[u8]) -> Vec<u8> {
     let class = ip::traffic_class(inner);
     // RFC 6040, section 4.1, defines the ECN field of the outer header.
@@ -153,7 +152,7 @@ fn outer_header(sa: &Association<'_>, sequence: u64, inner: &[u8]) -> Vec<u8> {
                 DontFragment::Set => true,
                 DontFragment::Clear => false,
                 // An IPv6 packet is treated like an IPv4 packet with the DF bit, because routers do
-                // not fragment IPv6 packets.
+                // not fragment it.
                 DontFragment::Copy => ip::is_ipv6(inner) || inner[6] & 0x40 != 0,
             };
             let [.., id_high, id_low] = sequence.to_be_bytes();
@@ -207,8 +206,7 @@ fn decapsulate(sa: &Association<'_>, sequence: u64, l2: &[u8], packet: &[u8], ip
                 check_udp(&packet[position.at..], port)?;
             }
             let (payload, next_header) = esp::decapsulate(sa, sequence, &packet[position.at + udp_bytes..])?;
-            // This packet is a dummy packet, which hides the pattern of the traffic (RFC 4303,
-            // section 2.6).
+            // Dummy packets hide the traffic pattern (RFC 4303, section 2.6).
             if next_header == ip::NONE {
                 return Err(DROP_DUMMY);
             }
@@ -263,14 +261,13 @@ fn check_arrival(sa: &Association<'_>, packet: &[u8], headers: Headers) -> Resul
         (Protocol::Esp, Some(_)) => ip::UDP,
     };
     let is_other = headers.end.protocol != expected;
-    // With a correct header checksum, the checksum over the whole header is zero (RFC 1071, section
-    // 1).
+    // The checksum over a correct header is zero (RFC 1071, section 1).
     let is_wrong = godwit_wire::checksum::checksum(&packet[..ip::header_bytes(packet)]) != 0;
     if !ip::is_ipv6(packet) && (is_other || is_wrong) {
         return Err(DROP_MALFORMED);
     }
-    // Reassembly precedes IPsec processing (RFC 4303, section 3.4.1), so a remaining fragment is
-    // dropped.
+    // Reassembly precedes IPsec processing (RFC 4303, section 3.4.1), so fragments are dropped
+    // here.
     if headers.is_fragment {
         return Err(DROP_FRAGMENT);
     }

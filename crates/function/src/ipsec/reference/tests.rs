@@ -1,5 +1,4 @@
-//! Tests with packets from other IPsec implementations. `crates/function/tests/ipsec/vectors.rs`
-//! runs the same packets through every kernel.
+//! Tests with packets from other IPsec implementations.
 
 use std::collections::HashMap;
 

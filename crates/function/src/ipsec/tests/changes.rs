@@ -111,7 +111,6 @@ fn a_failed_request_changes_nothing() {
 fn a_refused_request_has_no_side_effects() {
     let (function, engine) = (empty("[[policy]]\naction = \"bypass\"\n"), Engine::default());
     send(&function, &engine, "add", json!([sa_json("east", 0x2001, "in")])).unwrap();
-    // The refused SAs have the same local endpoint as the SA `east`.
     let two = json!([sa_json("second", 0x2002, "in"), sa_json("third", 0x2001, "in")]);
     assert!(send(&function, &engine, "add", two).unwrap_err().contains("same SPI"));
     assert_eq!(prepare(&function, 0, 1, &[esp_frame(0x2001, 7)]), [decrypt(0, 7)]);
@@ -155,7 +154,6 @@ fn a_deleted_sa_is_wiped_after_its_packets_drained() {
     let bypass = Work::Done(Outcome::verdict(VERDICT_BYPASS));
     assert_eq!(prepare(&function, 0, 1, &[esp_frame(0x2001, 7)]), [bypass], "the endpoint is gone");
     assert!(send(&function, &engine, "delete", json!(["east"])).unwrap_err().contains("\"east\""));
-    // Name, SPI and slot of the SA are free again, and the old state is gone.
     send(&function, &engine, "add", json!([sa_json("east", 0x2001, "in")])).unwrap();
     assert_eq!(send(&function, &engine, "list", json!(["east"])).unwrap()["sa"][0]["sequence"], 0);
 }
@@ -185,7 +183,6 @@ fn replacing_an_sa_loses_no_packets() {
     assert_eq!((index as usize % BUCKETS, sequence), (1, 1));
     let list = send(&function, &engine, "list", json!(["west"])).unwrap();
     assert_eq!((&list["sa"][0]["spi"], &list["sa"][0]["policies"]), (&json!(0x1002), &json!(1)));
-    // The slot of the old SA is free again, and the next SA uses it.
     send(&function, &engine, "replace", json!([sa_json("west", 0x1003, "out")])).unwrap();
     assert_eq!(prepare(&function, 0, 1, &[plain_frame()]), [encrypt(1, 1)]);
     assert!(
@@ -228,7 +225,6 @@ fn a_refused_sa_does_not_reserve_its_nonces() {
         sa["encryption_key"] = (KEY.to_owned() + "01020304").into();
         sa
     };
-    // The second SA has the same name as the first, so neither is added.
     send(&function, &engine, "add", json!([gcm("in", 0x2001, "in"), gcm("in", 0x2002, "in")])).unwrap_err();
     send(&function, &engine, "add", json!([gcm("out", 0x1001, "out")])).unwrap();
     let error = send(&function, &engine, "add", json!([gcm("in", 0x2001, "in")])).unwrap_err();
@@ -250,7 +246,7 @@ fn a_peer_can_have_two_inbound_sas() {
     );
 }
 
-/// The listed policies have the keys of the configuration, so they can be set again.
+/// Policies are listed in the form of the configuration, so a listed policy can be set again.
 #[test]
 fn lists_policies_in_configuration_format() {
     let (function, engine) = (empty(&sa("west", 0x1001, "out", "")), Engine::default());
@@ -417,7 +413,7 @@ fn workers_find_sas_during_changes() {
     });
 }
 
-/// Adding an SA changes only the part of the table image that belongs to this SA.
+/// A new SA changes only its own part of the table image.
 #[test]
 fn adds_many_sas_one_by_one() {
     let (function, engine) = (empty("sa_capacity = 20000\n"), Engine::default());

@@ -44,8 +44,7 @@ fn rejects_invalid_configurations_without_showing_keys() {
         let text = error.to_string();
         assert!(text.contains(expected), "{expected:?} is not in {text:?}");
         assert!(!text.contains("0304") && !text.contains("4242"), "{text}");
-        // The source line of an error may be shown, so the location of the error must contain no
-        // key either.
+        // The source line of an error may be shown, so it must not contain a key either.
         if let Error::Value { span: Some(span), .. } = error {
             assert!(!stanza[span].contains("0304"), "{text}");
         }
@@ -138,7 +137,7 @@ fn every_suite_can_be_configured() {
             assert!(!format!("{sa:?}").contains("3031"));
         }
     }
-    // The contract contains a kind of processing for each suite and direction.
+    // The contract contains a variant for each suite and direction.
     let names: Vec<String> = suite::SUITES
         .iter()
         .flat_map(|suite| ["out", "in"].map(|direction| format!("{}_{direction}", suite.name)))
@@ -325,7 +324,6 @@ fn the_image_has_the_layout_of_image_h() {
     assert_eq!([word(64), word(64 + 4)], [0x1001, 1]);
     assert_eq!(image[64 + 12..][..4], [0, 12, 64, 0]);
     assert_eq!([word(inbound + 16), word(inbound + 32), word(inbound + 4)], [0xc000_0202, 0xc000_0201, 3]);
-    // The first selector accepts every packet, and all SAs that accept every packet share it.
     assert_eq!([word(inbound + 52), word(inbound + 56)], [1, 2]);
     let second = first_selector + 2 * 64;
     assert_eq!([word(second), word(second + 16)], [0x0a00_0000, 0]);

@@ -1,4 +1,4 @@
-//! Tests of sequence numbers in a state folder, which survive a restart.
+//! Tests that sequence numbers survive a restart in the state folder.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -42,7 +42,7 @@ fn next(function: &Ipsec) -> Result<u64, u8> {
     function.database.states.next(0, 100).map(|(_, sequence)| sequence)
 }
 
-/// Returns the sequence number that the state folder has for the only SA.
+/// Returns the reserved sequence number of the only SA.
 fn durable(function: &Ipsec, state: &State) -> u64 {
     state.number(&function.database.sa(0).unwrap().durable_name().unwrap())
 }

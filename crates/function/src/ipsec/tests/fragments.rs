@@ -36,8 +36,7 @@ impl Host {
         packet
     }
 
-    /// Passes new frames to the function. Returns its steps, and the time at which it must be
-    /// called again.
+    /// Passes new frames to the function. Returns the steps and the time of the next call.
     fn arrange(&mut self, frames: &[Vec<u8>], now_ns: u64) -> (Vec<Step>, u64) {
         self.arrange_with(frames, now_ns, true, false)
     }
@@ -131,7 +130,7 @@ fn fragments_stay_in_the_order_of_arrival() {
     assert!(matches!(steps[..], [Step::Keep { work: Work::Done(outcome), .. }] if outcome.verdict == VERDICT_BYPASS));
 }
 
-/// The reassembled packet is not for an inbound SA, and it exceeds the MTU of an outbound tunnel.
+/// The reassembled packet has no inbound SA, and exceeds the MTU of an outbound tunnel.
 #[test]
 fn a_reassembled_packet_is_fragmented_again_for_a_tunnel() {
     let stanza = "path_mtu = 700\n".to_owned() + &sa("west", 0x1001, "out", "") + &sa("east", 0x2001, "in", "");
@@ -331,7 +330,7 @@ fn sends_keepalives_for_idle_sas() {
             continue;
         }
         assert_eq!(wake_ns, 21 * SECOND);
-        // A packet that the SA sends in between postpones the keepalive.
+        // Another packet of the SA postpones the keepalive.
         host.arrange(&[udp(0, 100)], 11 * SECOND);
         let (steps, wake_ns) = host.arrange(&[], 21 * SECOND);
         assert_eq!((&steps[..], wake_ns), (&[][..], 31 * SECOND));
@@ -384,7 +383,7 @@ fn rejects_invalid_limits() {
     assert!(error("path_mtu = 60").contains("at least 576"));
 }
 
-/// The function supports path MTUs only if its initial configuration contains a path MTU.
+/// Path MTUs are supported only if the initial configuration contains one.
 #[test]
 fn a_path_mtu_needs_one_at_the_start() {
     struct Quiet;

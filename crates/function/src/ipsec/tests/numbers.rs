@@ -59,7 +59,7 @@ fn drops_repeated_and_late_packets() {
     assert_eq!(worker.pass(40), Ok(40));
     assert_eq!(worker.pass(9), Ok(9), "the window covers 32 numbers: 9 to 40");
     assert_eq!(worker.pass(8), Err(DROP_REPLAYED));
-    // A sequence number far ahead moves the window beyond all earlier sequence numbers.
+    // A sequence number far ahead moves the window past all earlier numbers.
     assert_eq!(worker.pass(3_000_000_000), Ok(3_000_000_000));
     assert_eq!(worker.pass(41), Err(DROP_REPLAYED));
     assert_eq!(worker.pass(2_999_999_999), Ok(2_999_999_999));
@@ -146,7 +146,7 @@ fn extended_numbers_continue_after_32_bits() {
     assert_eq!(worker.pass(u32::MAX), Err(DROP_REPLAYED));
     assert_eq!(worker.pass(0), Ok(1 << 32), "a lower half of 0 is valid if the upper half is not 0");
     assert_eq!(worker.pass(2), Err(DROP_REPLAYED));
-    // This is the largest sequence number that fits into the kernel parameter.
+    // Largest sequence number that fits into the kernel's parameter.
     function.database.states.set_last(0, (1 << 44) - 1);
     assert_eq!(worker.pass(5), Err(DROP_REPLAYED), "the full number would be 2^44 + 5");
 }
@@ -218,7 +218,6 @@ fn lifetimes_end_inbound_sas() {
         let mut worker = Worker::new(&function);
         assert_eq!([worker.pass(1), worker.pass(2)], [Ok(1), Ok(2)]);
         assert!(function.notices().iter().any(|(event, _)| *event == "sa_to_replace"));
-        // The worker prepares this packet before the lifetime has expired.
         let _ = worker.prepare(3);
         assert_eq!(worker.authentic(3), Err(DROP_LIFETIME));
         assert_eq!(worker.prepare(4), Err(DROP_LIFETIME), "{lifetime}");
@@ -246,8 +245,8 @@ fn workers_share_no_cache_line() {
     assert_eq!(line(0), line(128), "a line holds two SAs");
 }
 
-/// Draws the soft and the hard limit of a lifetime, and the configuration of both. `u64::MAX` means
-/// no limit.
+/// Draws the soft and hard limit of a lifetime, with their configuration. `u64::MAX` means no
+/// limit.
 fn limits(unit: &'static str, max: u64) -> impl Strategy<Value = ([u64; 2], String)> {
     let limit = || prop_oneof![1 => Just(u64::MAX), 3 => 1..max];
     (limit(), limit()).prop_map(move |(one, other)| {
@@ -304,7 +303,7 @@ proptest! {
         let (mut passed, mut in_flight) = (HashSet::new(), Vec::new());
         for (event, step, which) in steps {
             match event {
-                // A packet arrives, and its sequence number is new, late or repeated.
+                // The packet's sequence number is new, late or repeated.
                 0..=6 => {
                     let number = sent.saturating_add_signed(step).max(begin + 1);
                     sent = sent.max(number);
