@@ -36,8 +36,7 @@ const TRANSACTION_CHANGES: usize = 8192;
 /// copied to the devices in one transfer.
 const GAP_BYTES: usize = 4096;
 
-/// Change of one route: the prefix, its length and the index of its next hop. The index `None`
-/// removes the route.
+/// Route change: prefix, prefix length and next hop index. `None` removes the route.
 pub(super) type Change = (u128, u8, Option<u32>);
 
 /// State for changes to routes and next hops.
@@ -233,8 +232,7 @@ impl Changer {
         slots.extend(outsides.iter().map(|&(slot, _)| slot));
         slots.sort_unstable();
         slots.dedup();
-        // The lists `slots` and `outsides` are sorted by index. The same index may occur in both
-        // lists.
+        // Both lists are sorted by index, and may contain the same index.
         let mut outsides = outsides.into_iter().peekable();
         let mut outside_of = |slot: u32| {
             let now = outsides.next_if(|&(changed, _)| changed == slot);
@@ -243,8 +241,8 @@ impl Changer {
         let (image, layout) = (&*self.image, &self.layout);
         let mut writer = FreeLineWriter { image, layout, lines: &mut self.lines, taken: Vec::new() };
         let mut entries = Vec::with_capacity(slots.len());
-        // A short prefix covers many entries of the root table. Entries below this index need no
-        // search, because they contain no longer prefixes.
+        // A short prefix covers many entries of the root table. Entries below this index contain no
+        // longer prefixes, so they need no search.
         let mut bare_until = 0;
         for slot in slots {
             let outside = outside_of(slot);

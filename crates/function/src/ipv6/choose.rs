@@ -9,15 +9,15 @@ use super::tables::Built;
 use super::walk::Table;
 use crate::routes::Address;
 
-/// Number of addresses that each measurement looks up. The lookups read more memory than a small
+/// Number of addresses that each measurement looks up. These lookups read more memory than a small
 /// cache holds, so the measurement includes cache misses.
 const ADDRESSES: usize = 1 << 14;
-/// Number of times that each table is measured. Only the shortest time counts, because other work
-/// on the machine can only increase the times.
+/// Number of measurements per table. Only the shortest time counts, because other work on the
+/// machine can only increase the times.
 const ROUNDS: usize = 5;
 
 /// Measures two tables with the same routes and returns the faster one. The measurements alternate
-/// between the tables. Other work on the machine then affects both equally.
+/// between the tables, so that other work affects both equally.
 pub(super) fn faster(trie: Built, hash: Built, rib: &Rib) -> Built {
     let addresses = addresses(rib);
     let mut fastest = [Duration::MAX; 2];

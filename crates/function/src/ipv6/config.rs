@@ -19,7 +19,7 @@ pub struct Config {
     routes: Option<PathBuf>,
     /// Next hop of the routes that name no next hop.
     default_next_hop: Option<Spanned<String>>,
-    /// Routes in the configuration. They are added after the routes of the file.
+    /// Routes that are added after those of the file.
     #[serde(default)]
     route: Vec<RouteConfig>,
     /// Named next hops, which routes refer to by their names.
@@ -37,8 +37,8 @@ pub struct Config {
     reverse_path: Option<ReversePathConfig>,
 }
 
-/// Maximum of `spare_next_hops` and of `spare_lines`. A table entry can hold this number of
-/// different indices.
+/// Maximum of `spare_next_hops` and `spare_lines`. A table entry can hold this number of different
+/// indices.
 const SPARE_MAX: usize = 1 << 23;
 
 impl Config {
@@ -52,7 +52,7 @@ impl Config {
         self.reverse_path.as_ref().map(|config| ReversePath::resolve(config, context)).transpose()
     }
 
-    /// Reads the configured routes and replaces the names of next hops and ports by their numbers.
+    /// Reads the configured routes, and replaces next hop and port names with numbers.
     pub(super) fn resolve(&self, context: &BuildContext<'_>) -> Result<Resolved<u128>, Error> {
         let (routes, default_next_hop) = (self.routes.as_ref(), self.default_next_hop.as_ref());
         let stanza = Stanza { routes, default_next_hop, route: &self.route, next_hop: &self.next_hop };
@@ -76,8 +76,8 @@ impl Config {
         Ok(Spare { next_hops, lines: count("spare_lines", &self.spare_lines)? })
     }
 
-    /// Returns the configured lookup structure. Returns `None` if the function must measure both
-    /// structures and choose the faster one.
+    /// Returns the configured lookup structure. With `None`, the function measures both structures
+    /// and chooses the faster one.
     pub(super) fn form(&self) -> Result<Option<Form>, Error> {
         let Some(lookup) = &self.lookup else { return Ok(None) };
         match lookup.get_ref().as_str() {

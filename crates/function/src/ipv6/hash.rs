@@ -44,7 +44,7 @@ struct Record {
 /// these hash tables. `outside` is the next hop of addresses that match none of the `routes`.
 pub(super) fn build(routes: &[Route], outside: u32, writer: &mut dyn Writer) -> Result<u32, Full> {
     let mut keys: Vec<Key> = Vec::with_capacity(routes.len());
-    // This stack holds the routes of at most 64 bits that cover the current address.
+    // The stack holds the routes of at most 64 bits that cover the current address.
     let mut covering: Vec<Route> = Vec::new();
     let mut at = 0;
     while let Some(route) = routes.get(at) {
@@ -92,8 +92,8 @@ fn table(keys: &[Key], outside: u32, writer: &mut dyn Writer) -> Result<u32, Ful
     let mut hash = Ipv6Hash { rope, value: outside, ..Ipv6Hash::default() };
     let lines = loop {
         let placed = (0..SEEDS).find_map(|_| {
-            // The hash seed is random and secret. A peer that announces routes therefore cannot
-            // choose prefixes that collide.
+            // The hash seed is random and secret, so a peer that announces routes cannot choose
+            // prefixes that collide.
             hash.seed = RandomState::new().hash_one(count_log2);
             hash.shift = 64 - count_log2;
             fill(&records, &hash)
@@ -121,7 +121,7 @@ fn rope(mut keys: Vec<Key>, outside: u32, records: &mut Vec<Record>) -> u64 {
         rope |= u64::from(length) << (8 * tried);
         tried += 1;
         let mut shorter = Vec::new();
-        // This stack holds the keys shorter than `length` that cover the current key.
+        // The stack holds the keys shorter than `length` that cover the current key.
         let mut covering: Vec<Key> = Vec::new();
         let mut at = 0;
         while let Some(&key) = keys.get(at) {

@@ -11,13 +11,13 @@ pub(super) struct Run {
     pub(super) count: u32,
 }
 
-/// Allocator for lines of 64 bytes. The lines from index `next` on were never in use. Some lines
+/// Allocator for lines of 64 bytes. Lines from index `next` on were never used, and some lines
 /// before this index are free again.
 #[derive(Debug)]
 pub(super) struct Lines {
     next: u32,
     end: u32,
-    /// First line of each free range, grouped by the length of the range.
+    /// First lines of the free ranges, grouped by range length.
     free: BTreeMap<u32, Vec<u32>>,
     free_count: usize,
 }
@@ -39,8 +39,8 @@ impl Lines {
         self.next as usize - self.free_count
     }
 
-    /// Sets the total number of lines to `count`, but not below the number of lines that were ever
-    /// allocated.
+    /// Sets the total number of lines to `count`, or to the number of lines ever allocated if that
+    /// is larger.
     pub(super) fn limit(&mut self, count: usize) {
         self.end = count.clamp(self.next as usize, IPV6_LINES_MAX) as u32;
     }
@@ -102,7 +102,7 @@ impl Lines {
             };
         }
         match joined {
-            // The last free range may end where the never-used memory begins. Both are then merged.
+            // The last free range may end where the unused memory begins. Both are then merged.
             Some(last) if last.first + last.count == self.next => self.next = last.first,
             last => last.into_iter().for_each(|last| self.give(last)),
         }

@@ -79,8 +79,8 @@ pub struct Ipv6 {
     /// Names of the ports, by number.
     ports: Vec<String>,
     changer: Mutex<changes::Changer>,
-    /// Table of the reference implementation, which is created at the first use. A thread must lock
-    /// `changer` before `reference`.
+    /// Table of the reference implementation, created on first use. A thread must lock `changer`
+    /// before `reference`.
     reference: RwLock<Option<Reference>>,
     kernel_routes: Option<KernelRoutes>,
     resolver: Option<Resolver>,
@@ -98,7 +98,7 @@ struct Reference {
 
 impl Ipv6 {
     /// Creates a table of `routes` with the default spare capacity. If several routes have the same
-    /// prefix, the last one is valid. If `form` is `None`, both lookup structures are measured and
+    /// prefix, the last one applies. If `form` is `None`, both lookup structures are measured and
     /// the faster one is used.
     ///
     /// # Errors
@@ -111,7 +111,7 @@ impl Ipv6 {
         Self::with_room(routes, next_hops, Vec::new(), form, Spare::default())
     }
 
-    /// Creates a table like [`Ipv6::new`], with names of the next hops and a chosen spare capacity.
+    /// Creates a table like [`Ipv6::new`], with next hop names and a chosen spare capacity.
     ///
     /// # Errors
     /// Returns the same errors as [`Ipv6::new`].
@@ -189,9 +189,9 @@ impl Ipv6 {
         walk::Table { form, root_bits, root, lines }.lookup(address)
     }
 
-    /// Returns the index of the next hop for the longest prefix that covers `address`, which is in
-    /// host byte order. The search uses the table of the reference implementation instead of the
-    /// kernel's tables.
+    /// Returns the next hop index for the longest prefix that covers `address`, which is in host
+    /// byte order. The search uses the table of the reference implementation, not the kernel's
+    /// tables.
     pub fn lookup_ref(&self, address: u128) -> Option<u32> {
         self.with_reference(|reference| reference.prefixes.lookup(address))
     }

@@ -17,10 +17,11 @@ use super::{
 use crate::routes::Address;
 use crate::routing::NextHop;
 
-/// Number of bytes of a hop-by-hop options header that are processed. Later options are ignored.
+/// Number of bytes of a hop-by-hop options header that the router processes. It ignores later
+/// options.
 const OPTION_BYTES: usize = 64;
 
-/// Routes in one map per prefix length. Each map leads from a prefix to its next hop.
+/// Next hop of each prefix, in one map per prefix length.
 #[derive(Debug)]
 pub(super) struct Prefixes(Vec<BTreeMap<u128, u32>>);
 
@@ -29,7 +30,7 @@ impl Prefixes {
         Self(vec![BTreeMap::new(); 129])
     }
 
-    /// Sets the next hop of a prefix. If `next_hop` is `None`, removes the route.
+    /// Sets the next hop of a prefix, or removes the route if `next_hop` is `None`.
     pub(super) fn set(&mut self, prefix: u128, length: u8, next_hop: Option<u32>) {
         let routes = &mut self.0[usize::from(length)];
         match next_hop {
@@ -38,7 +39,7 @@ impl Prefixes {
         };
     }
 
-    /// Returns the index of the next hop for the longest prefix that covers the address.
+    /// Returns the next hop index for the longest prefix that covers the address.
     pub(super) fn lookup(&self, address: u128) -> Option<u32> {
         (0u8..=128).rev().find_map(|length| self.0[usize::from(length)].get(&address.masked(length)).copied())
     }
@@ -172,7 +173,7 @@ fn hop_by_hop(payload: &[u8]) -> Option<Outcome> {
             0b00 => {}
             0b01 => return Some(Outcome::drop(DROP_OPTION)),
             // If both action bits of an option are 1, the router sends an ICMP error unless the
-            // destination is multicast. Packets to multicast destinations were handled above.
+            // destination is multicast. No multicast packet reaches this point.
             _ => {
                 let value = (godwit_wire::ipv6::HEADER_BYTES + at) as u32;
                 return Some(Outcome { value, ..Outcome::verdict(VERDICT_PARAMETER_PROBLEM) });

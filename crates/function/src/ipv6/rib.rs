@@ -5,8 +5,8 @@ use std::collections::BTreeMap;
 use super::Route;
 use crate::routes::Address;
 
-/// Next hop of each route, sorted by prefix and then by length. Each prefix thus comes before the
-/// longer prefixes inside it.
+/// Next hop of each route. Routes are sorted by prefix and then by length, so each prefix comes
+/// before the longer prefixes inside it.
 #[derive(Debug, Default)]
 pub(super) struct Rib(BTreeMap<(u128, u8), u32>);
 
@@ -19,7 +19,7 @@ pub(super) struct Interval {
 }
 
 impl Rib {
-    /// Creates the list of `routes`. If several routes have the same prefix, the last one is valid.
+    /// Creates the list of `routes`. If several routes have the same prefix, the last one applies.
     pub(super) fn new(routes: &[Route]) -> Self {
         Self(routes.iter().map(|route| ((route.prefix, route.length), route.next_hop)).collect())
     }
@@ -28,7 +28,7 @@ impl Rib {
         self.0.len()
     }
 
-    /// Sets the next hop of a prefix. If `next_hop` is `None`, removes the route. Returns the
+    /// Sets the next hop of a prefix, or removes the route if `next_hop` is `None`. Returns the
     /// previous next hop.
     pub(super) fn set(&mut self, prefix: u128, length: u8, next_hop: Option<u32>) -> Option<u32> {
         match next_hop {
@@ -47,7 +47,7 @@ impl Rib {
         self.0.iter().map(|(&(prefix, length), &next_hop)| Route { prefix, length, next_hop })
     }
 
-    /// Returns the routes whose prefixes begin at or after the address `start`, sorted by prefix.
+    /// Returns the routes that begin at or after the address `start`, sorted by prefix.
     pub(super) fn from(&self, start: u128) -> impl Iterator<Item = Route> {
         self.0.range((start, 0)..).map(|(&(prefix, length), &next_hop)| Route { prefix, length, next_hop })
     }
@@ -74,7 +74,7 @@ impl Rib {
 /// The first interval begins at `start`. Adjacent intervals have different next hops.
 pub(super) fn intervals(start: u128, outside: u32, routes: impl Iterator<Item = Route>) -> Vec<Interval> {
     let mut intervals = vec![Interval { start, next_hop: outside }];
-    // This stack holds the last address and the next hop of each route that covers the current
+    // The stack holds the last address and the next hop of each route that covers the current
     // address. The longest prefix is on top.
     let mut covering: Vec<(u128, u32)> = Vec::new();
     let leave = |covering: &mut Vec<(u128, u32)>, intervals: &mut Vec<Interval>, until: Option<u128>| {
@@ -97,8 +97,8 @@ pub(super) fn intervals(start: u128, outside: u32, routes: impl Iterator<Item = 
     intervals
 }
 
-/// Begins an interval with `next_hop` at the address `start`. The interval replaces an existing one
-/// with the same start.
+/// Begins an interval with `next_hop` at the address `start`. It replaces an existing interval with
+/// the same start.
 fn begin(intervals: &mut Vec<Interval>, start: u128, next_hop: u32) {
     if intervals.last().is_some_and(|last| last.start == start) {
         intervals.pop();

@@ -17,7 +17,7 @@ pub(super) struct Ipv6Sources {
 }
 
 impl Ipv6Sources {
-    /// Returns the index of the next hop for an address, with the same algorithm as the kernel.
+    /// Returns the next hop index for an address, with the same algorithm as the kernel.
     pub(super) fn lookup(&self, address: u128) -> Option<u32> {
         let part = |offset| Part { image: &self.image, offset };
         let Layout { form, root_bits, root_offset, lines_offset, .. } = self.layout;

@@ -138,8 +138,8 @@ impl Writer for Built {
 }
 
 impl Built {
-    /// Builds the tables for all routes. The first `root_bits` bits of an address are the index
-    /// into the root table.
+    /// Builds the tables for all routes. The first `root_bits` bits of an address select the entry
+    /// of the root table.
     pub(super) fn new(form: Form, rib: &Rib, root_bits: u32) -> Result<Self, Full> {
         let covering = covering(rib, root_bits, 0, 1 << root_bits);
         let root = covering.iter().flat_map(|next_hop| leaf(*next_hop).to_le_bytes()).collect();

@@ -97,7 +97,6 @@ fn forwards_by_the_longest_prefix() {
     }
 }
 
-/// The next hop `east` is behind port 1, which has the name `b`.
 #[test]
 fn the_reverse_path_filter_looks_up_the_source() {
     for filtered in functions(&format!("reverse_path = {{ a = \"loose\", b = \"strict\" }}\n{ROUTES}")) {
@@ -105,7 +104,6 @@ fn the_reverse_path_filter_looks_up_the_source() {
         for (source, strict, loose) in [
             ("2001:db8::1", Ok(()), Ok(())),
             ("2001:db8:1:2:8000::c8", Ok(()), Ok(())),
-            // The next three source addresses have a local route, a blackhole route, and no route.
             ("2001:db8:1::1", refused, refused),
             ("2001:db8:1:2:8000::c7", refused, refused),
             ("2001:db9::1", refused, refused),

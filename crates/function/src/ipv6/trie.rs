@@ -15,22 +15,22 @@ use super::tables::{Full, Writer, leaf};
 
 /// Possible numbers of address bits that a node consumes.
 const STRIDES: [u32; 4] = [6, 8, 10, 12];
-/// Cost of a lookup step through a bucket, if a step through a trie node costs 1. Steps through
-/// nodes are cheaper, because one SIMD gather instruction performs sixteen of them.
+/// Cost of a lookup step through a bucket, relative to a step through a trie node. Node steps are
+/// cheaper, because one SIMD gather instruction performs sixteen of them.
 const BUCKET_COST: f64 = 1.5;
-/// Cost of a lookup step through a bucket that skips address bits, if a step through a trie node
-/// costs 1. Such a step needs an additional synchronization of all lookups in the batch.
+/// Cost of a lookup step through a bucket that skips address bits, relative to a step through a
+/// trie node. Such a step needs an additional synchronization of all lookups in the batch.
 const SKIP_COST: f64 = 3.0;
-/// Cost of 64 bytes of memory, if a lookup step through a trie node costs 1. A lower value makes
+/// Cost of 64 bytes of memory, relative to a lookup step through a trie node. A lower value makes
 /// lookups faster and the table larger. With the value 0.3, a lookup in `bench ipv6-lookup` takes
-/// 4.2 instead of 4.5 ns. The table then takes 15.7 instead of 11.3 MB.
+/// 4.2 instead of 4.5 ns, but the table takes 15.7 instead of 11.3 MB.
 const LINE_COST: f64 = 1.0;
 /// Minimum number of address bits that a bucket may skip. For fewer bits, a trie node is at least
 /// as good.
 const SKIPPED_MIN: u32 = 6;
 
-/// Range of lookup keys with the same table entry. It begins at the key `start` and ends where the
-/// next range begins.
+/// Range of lookup keys with the same table entry. It begins at `start` and ends where the next
+/// range begins.
 #[derive(Clone, Copy, Debug)]
 struct Piece {
     start: u64,
@@ -58,8 +58,8 @@ pub(super) fn build(intervals: &[Interval], bits: u32, writer: &mut dyn Writer) 
         let inside = intervals[at..].iter().take_while(|inside| (inside.start >> 64) as u64 == high);
         low.extend(inside.map(|inside| Piece { start: inside.start as u64, entry: leaf(inside.next_hop) }));
         at += low.len() - 1;
-        // The new range replaces an existing range that begins at the same /64 prefix. The new
-        // range leads to all intervals inside the prefix.
+        // The new range replaces an existing range that begins at the same /64 prefix. It leads to
+        // all intervals inside the prefix.
         let entry = divide(&low, 0, 64, &mut Divisions::new(), writer)?;
         let line = writer.take(1)?;
         let mut bytes = [0; IPV6_LINE_BYTES];
@@ -80,8 +80,8 @@ pub(super) fn build(intervals: &[Interval], bits: u32, writer: &mut dyn Writer) 
     divide(&pieces, from, bits, &mut Divisions::new(), writer)
 }
 
-/// Appends a range of keys, which replaces an existing range with the same start. The range is left
-/// out if it has the same table entry as the previous range.
+/// Appends a range of keys, which replaces an existing range with the same start. A range with the
+/// same table entry as the previous range is left out.
 fn push(pieces: &mut Vec<Piece>, piece: Piece) {
     if pieces.last().is_some_and(|last| last.start == piece.start) {
         pieces.pop();
@@ -91,9 +91,9 @@ fn push(pieces: &mut Vec<Piece>, piece: Piece) {
     }
 }
 
-/// Builds the lookup structure for the `2^bits` keys that begin at `from`. Returns the entry that
-/// refers to the structure. `pieces` contains the key ranges. The first range covers `from`, and
-/// all others begin later.
+/// Builds the lookup structure for the `2^bits` keys from `from` on, and returns the entry that
+/// refers to it. `pieces` contains the key ranges. The first range covers `from`, and all others
+/// begin later.
 fn divide(pieces: &[Piece], from: u64, bits: u32, known: &mut Divisions, writer: &mut dyn Writer) -> Result<u32, Full> {
     let [first, rest @ ..] = pieces else { unreachable!("some piece covers every key") };
     let [second, ..] = rest else { return Ok(first.entry) };
@@ -172,8 +172,7 @@ fn tree(pieces: &[Piece], writer: &mut dyn Writer) -> Result<u32, Full> {
     bucket(&below, writer)
 }
 
-/// Returns the height of a search tree of buckets, and the number of its buckets. `pieces` is the
-/// number of key ranges in the tree.
+/// Returns the height and the number of buckets of a search tree with `pieces` key ranges.
 fn tree_size(pieces: usize) -> (u32, usize) {
     let (mut levels, mut lines, mut count) = (0, 0, pieces);
     while count > 1 {
@@ -191,8 +190,8 @@ enum DivisionKind {
     Node(u32),
     /// A search tree of buckets.
     Buckets,
-    /// A bucket that skips address bits. All changes of the next hop lie in one of its intervals,
-    /// which another structure divides further.
+    /// A bucket that skips address bits. All next hop changes lie in one of its intervals, which
+    /// another structure divides further.
     Skip,
 }
 
@@ -203,8 +202,8 @@ struct Division {
     kind: DivisionKind,
 }
 
-/// Cheapest lookup structure for each examined part of the address space. The first key and the
-/// number of bits identify a part.
+/// Cheapest lookup structure for each examined part of the address space. A part is identified by
+/// its first key and its number of bits.
 type Divisions = HashMap<(u64, u32), Division>;
 
 /// Returns the cheapest lookup structure for `2^bits` keys. `borders` contains the key ranges that

@@ -1,5 +1,5 @@
-//! Lookups on the CPU with the same algorithm as a kernel. The reverse-path filter, the choice of
-//! the lookup structure and tests use them.
+//! Lookups on the CPU with the same algorithm as a kernel. They serve the reverse-path filter, the
+//! choice of the lookup structure, and tests.
 
 use godwit_kernels::image::{
     IPV6_KEYS, IPV6_LEAF, IPV6_LINE_BYTES, IPV6_LOW, IPV6_NODE, IPV6_NONE, IPV6_PROBES, IPV6_TABLE, IPV6_WAYS, Ipv6Hash,
@@ -13,8 +13,7 @@ use super::lines::Run;
 /// Mask of the bits that contain the kind of a table entry.
 const TAG: u32 = 3 << 30;
 
-/// Memory of a table, from which a lookup reads words. The argument `at` is the offset of a word in
-/// bytes.
+/// Table memory from which lookups read words. `at` is the offset of a word in bytes.
 pub(super) trait Words: Copy {
     fn u32(self, at: usize) -> u32;
     fn u64(self, at: usize) -> u64;
@@ -61,8 +60,8 @@ pub(super) fn line_of(entry: u32) -> u32 {
     entry & 0x7f_ffff
 }
 
-/// Returns the offset of the 64-byte line to which a table entry refers. The offset counts bytes
-/// from the first line.
+/// Returns the offset of the 64-byte line to which a table entry refers, in bytes from the first
+/// line.
 fn line_offset(entry: u32) -> usize {
     line_of(entry) as usize * IPV6_LINE_BYTES
 }
