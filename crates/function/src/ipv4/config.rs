@@ -19,7 +19,7 @@ pub struct Config {
     routes: Option<PathBuf>,
     /// Next hop of the routes that name no next hop.
     default_next_hop: Option<Spanned<String>>,
-    /// Routes in the configuration. They are added after the routes of the file.
+    /// Routes that are added after those of the file.
     #[serde(default)]
     route: Vec<RouteConfig>,
     /// Named next hops, which routes refer to by their names.
@@ -35,7 +35,7 @@ pub struct Config {
     reverse_path: Option<ReversePathConfig>,
 }
 
-/// Maximum of each configurable spare capacity, for next hops and for groups. It is the number of
+/// Maximum spare capacity that can be configured, for next hops and for groups. It is the number of
 /// /24 address blocks, each of which uses at most one group.
 const SPARE_MAX: usize = 1 << 24;
 
@@ -71,7 +71,7 @@ impl Config {
         self.reverse_path.as_ref().map(|config| ReversePath::resolve(config, context)).transpose()
     }
 
-    /// Reads the configured routes and replaces the names of next hops and ports by their numbers.
+    /// Reads the configured routes, and replaces next hop and port names with numbers.
     pub(super) fn resolve(&self, context: &BuildContext<'_>) -> Result<Resolved<u32>, Error> {
         let (routes, default_next_hop) = (self.routes.as_ref(), self.default_next_hop.as_ref());
         let stanza = Stanza { routes, default_next_hop, route: &self.route, next_hop: &self.next_hop };

@@ -64,13 +64,13 @@ pub struct Ipv4 {
     /// Names of the ports, by number.
     ports: Vec<String>,
     table: Mutex<Table>,
-    /// Table of the reference implementation. It takes much memory and is created at the first use.
-    /// A thread must lock `table` before `reference`.
+    /// Table of the reference implementation, created on first use because it takes much memory. A
+    /// thread must lock `table` before `reference`.
     reference: RwLock<Option<Reference>>,
-    /// Copies routes of the operating system into the table, if the configuration asks for it.
+    /// Copies routes of the operating system into the table, if this is configured.
     kernel_routes: Option<KernelRoutes>,
-    /// Updates the next hops whose Ethernet addresses a responder function resolves. The value is
-    /// `None` without such next hops.
+    /// Updates the next hops whose Ethernet addresses a responder function resolves, if there are
+    /// any.
     resolver: Option<Resolver>,
     reverse_path: Option<ReversePath>,
     /// Addresses of the router itself.
@@ -78,7 +78,7 @@ pub struct Ipv4 {
     sizes: Sizes<2>,
 }
 
-/// Routes and next hops of the function. They are created when a command first reads or changes the
+/// Routes and next hops. The changeable form is created when a command first reads or changes the
 /// routes.
 #[derive(Debug)]
 enum Table {
@@ -94,7 +94,7 @@ struct Reference {
 
 impl Ipv4 {
     /// Creates a table of `routes` with the default spare capacity. If several routes have the same
-    /// prefix, the last one is valid.
+    /// prefix, the last one applies.
     ///
     /// # Errors
     /// Returns [`Error::Memory`] if the machine has too little memory. Returns [`Error::Value`] if
@@ -106,7 +106,7 @@ impl Ipv4 {
         Self::with_room(routes, next_hops, Vec::new(), Spare::default())
     }
 
-    /// Creates a table like [`Ipv4::new`], with names of the next hops and a chosen spare capacity.
+    /// Creates a table like [`Ipv4::new`], with next hop names and a chosen spare capacity.
     ///
     /// # Errors
     /// Returns the same errors as [`Ipv4::new`].
@@ -144,9 +144,9 @@ impl Ipv4 {
         })
     }
 
-    /// Returns the index of the next hop for the longest prefix that covers `address`, which is in
-    /// host byte order. The search uses the table of the reference implementation instead of the
-    /// kernel's table.
+    /// Returns the next hop index for the longest prefix that covers `address`, which is in host
+    /// byte order. The search uses the table of the reference implementation, not the kernel's
+    /// table.
     pub fn lookup_ref(&self, address: u32) -> Option<u32> {
         self.with_reference(|reference| reference.prefixes.lookup(address))
     }

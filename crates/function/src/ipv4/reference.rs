@@ -16,7 +16,7 @@ use super::{
 use crate::routes::Address;
 use crate::routing::NextHop;
 
-/// Routes in one map per prefix length. Each map leads from a prefix to its next hop.
+/// Next hop of each prefix, in one map per prefix length.
 #[derive(Debug)]
 pub(super) struct Prefixes([BTreeMap<u32, u32>; 33]);
 
@@ -25,7 +25,7 @@ impl Prefixes {
         Self(std::array::from_fn(|_| BTreeMap::new()))
     }
 
-    /// Sets the next hop of a prefix. If `next_hop` is `None`, removes the route.
+    /// Sets the next hop of a prefix, or removes the route if `next_hop` is `None`.
     pub(super) fn set(&mut self, prefix: u32, length: u8, next_hop: Option<u32>) {
         let routes = &mut self.0[usize::from(length)];
         match next_hop {
@@ -34,8 +34,8 @@ impl Prefixes {
         };
     }
 
-    /// Returns the index of the next hop for the longest prefix that covers the address (RFC 1812,
-    /// section 5.2.4.3, rule 2).
+    /// Returns the next hop index for the longest prefix that covers the address (RFC 1812, section
+    /// 5.2.4.3, rule 2).
     pub(super) fn lookup(&self, address: u32) -> Option<u32> {
         (0u8..=32).rev().find_map(|length| self.0[usize::from(length)].get(&address.masked(length)).copied())
     }

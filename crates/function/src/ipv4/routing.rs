@@ -65,8 +65,7 @@ impl Ipv4 {
     }
 }
 
-/// Stores a next hop at `index`. Blackhole entries, which no route uses, fill any gap before this
-/// index.
+/// Stores a next hop at `index`. Unused blackhole entries fill any gap before it.
 fn put(next_hops: &mut Vec<NextHop>, index: u32, next_hop: NextHop) {
     let index = index as usize;
     if next_hops.len() <= index {

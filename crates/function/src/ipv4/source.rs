@@ -24,7 +24,7 @@ impl Ipv4Sources {
         }
     }
 
-    /// Returns the index of the next hop for an address, with the same algorithm as the kernel.
+    /// Returns the next hop index for an address, with the same algorithm as the kernel.
     pub(super) fn lookup(&self, address: u32) -> Option<u32> {
         let top = self.layout.table.top();
         let mut entry = self.entry(self.layout.table.tbl24_offset, (address >> 8) as usize);

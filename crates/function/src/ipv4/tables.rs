@@ -61,7 +61,7 @@ impl Layout {
     }
 }
 
-/// Memory in bytes per route for building the tables. It holds sort keys, intervals and groups.
+/// Memory for building the tables, in bytes per route. It holds sort keys, intervals and groups.
 const BUILD_BYTES_PER_ROUTE: usize = 48;
 
 /// Builds the tables. Returns the tables, their layout and their groups of 256 entries for prefixes
@@ -76,8 +76,8 @@ pub(super) fn image(
     spare: Spare,
 ) -> Result<(Memory, Layout, Vec<Group>), Error> {
     check_count(routes.len())?;
-    // This allocation checks that enough memory is available. Later allocations cannot report an
-    // error.
+    // This allocation checks that enough memory is available, because later allocations cannot
+    // report an error.
     drop(Memory::new(routes.len() * BUILD_BYTES_PER_ROUTE, "building the routes of an ipv4 function")?);
     let built = Built::new(routes);
     let layout = Layout::new(next_hops.len(), built.groups(), spare);

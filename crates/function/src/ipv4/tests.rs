@@ -94,7 +94,6 @@ fn forwards_by_the_longest_prefix() {
     }
 }
 
-/// The next hop `east` is behind port 1, which has the name `b`.
 #[test]
 fn the_reverse_path_filter_looks_up_the_source() {
     let filtered = function(&format!("reverse_path = {{ a = \"loose\", b = \"strict\" }}\n{ROUTES}"));
@@ -102,7 +101,6 @@ fn the_reverse_path_filter_looks_up_the_source() {
     for (source, strict, loose) in [
         ([10, 0, 0, 1], Ok(()), Ok(())),
         ([10, 1, 2, 200], Ok(()), Ok(())),
-        // The next three source addresses have a local route, a blackhole route, and no route.
         ([10, 1, 0, 1], refused, refused),
         ([10, 1, 2, 128], refused, refused),
         ([192, 0, 2, 1], refused, refused),
@@ -333,8 +331,8 @@ fn entries_grow_with_the_number_of_next_hops() {
 
 #[test]
 fn entries_grow_with_the_number_of_groups() {
-    // Each /24 block has a different pair of next hops for its first two addresses. The first
-    // address has one of 200 next hops, and the second address has one of 200 other next hops.
+    // Each /24 block has a different pair of next hops for its first two addresses. The first next
+    // hop is one of 200, and the second is one of 200 others.
     for (count, width) in [(0x8000, 2), (0x8001, 4)] {
         let host = |block: u32, octet, next_hop| route(block << 8 | octet, 32, next_hop);
         let routes = (0..count).flat_map(|block| [host(block, 0, block / 200), host(block, 1, 200 + block % 200)]);
