@@ -18,5 +18,5 @@ pub use reassembly::{Added, Limits, Reassembler, Refusal, ip_at};
 pub use split::Split;
 pub use too_big::{Fault, message, too_big};
 
-/// Minimum MTU that a link must have for IPv4, in bytes (RFC 791, section 3.2).
+/// Smallest MTU that an IPv4 link may have, in bytes (RFC 791, section 3.2).
 pub const IPV4_MTU_MIN: usize = 68;

@@ -16,12 +16,12 @@ use godwit_wire::{ethertype, protocol};
 pub struct Limits {
     /// Maximum number of incomplete packets.
     pub packets: usize,
-    /// Maximum number of bytes in held fragments, including the bookkeeping for each fragment.
+    /// Maximum number of bytes in held fragments, including the overhead per fragment.
     pub bytes: usize,
     /// Maximum length of a reassembled frame, in bytes.
     pub frame_bytes: usize,
-    /// Time after the arrival of the first fragment until an incomplete packet is dropped, in
-    /// nanoseconds.
+    /// Time in nanoseconds from the arrival of a packet's first fragment until the incomplete
+    /// packet is dropped.
     pub timeout_ns: u64,
 }
 
@@ -39,8 +39,8 @@ pub enum Added {
     Held,
     /// The fragment completed its packet. [`Reassembler::whole`] returns the reassembled frame.
     Whole {
-        /// Number of held fragments that are now part of the frame. The fragment that completed the
-        /// packet does not count.
+        /// Number of held fragments that are now part of the frame, without the fragment that
+        /// completed the packet.
         held: u32,
     },
 }
@@ -66,8 +66,8 @@ struct Key {
     source: [u8; 16],
     destination: [u8; 16],
     identification: u32,
-    /// Protocol of an IPv4 packet, or 0 for IPv6. The protocol is part of the identity of a packet
-    /// in RFC 791, but not in RFC 8200.
+    /// Protocol of an IPv4 packet, or 0 for IPv6. RFC 791 identifies a packet by its protocol,
+    /// among other fields, but RFC 8200 does not.
     protocol: u8,
     version: u8,
 }
@@ -78,11 +78,11 @@ struct Fragment<'a> {
     offset: usize,
     more: bool,
     payload: &'a [u8],
-    /// Ethernet header and IP headers that are the same in every fragment, without the fragment
-    /// header of IPv6.
+    /// Ethernet and IP headers that are the same in every fragment, without the IPv6 fragment
+    /// header.
     front: &'a [u8],
-    /// Offset and new value of the "next header" field before the removed fragment header. The
-    /// value is `None` for IPv4.
+    /// Offset and new value of the "next header" field before the removed fragment header, or
+    /// `None` for IPv4.
     next_header: Option<(usize, u8)>,
     ip_at: usize,
     ecn: u8,
@@ -95,13 +95,12 @@ struct Packet {
     front: Vec<u8>,
     next_header: Option<(usize, u8)>,
     ip_at: usize,
-    /// Held fragments, sorted by offset. Each one consists of its offset in the packet and its
-    /// payload.
+    /// Held fragments sorted by offset, each with its offset and payload.
     parts: Vec<(usize, Box<[u8]>)>,
     /// Number of payload bytes that have arrived.
     bytes: usize,
-    /// Number of payload bytes of the whole packet. It is known once the last fragment of the
-    /// packet has arrived.
+    /// Number of payload bytes of the whole packet, which is known once its last fragment has
+    /// arrived.
     total: Option<usize>,
     /// Whether each of the four congestion marks (ECN, RFC 3168) occurs in a fragment.
     marks: [bool; 4],
@@ -115,8 +114,8 @@ struct Packet {
 pub struct Reassembler {
     limits: Limits,
     packets: HashMap<Key, Packet>,
-    /// Packets in the order in which their first fragments arrived. The queue may also contain
-    /// obsolete entries of completed packets.
+    /// Packets in the order in which their first fragments arrived, possibly with obsolete entries
+    /// of completed packets.
     ages: VecDeque<(Key, u64)>,
     next_number: u64,
     bytes: usize,
@@ -171,7 +170,7 @@ impl Reassembler {
         if packet.total != Some(packet.bytes) {
             packet.parts.insert(index, (fragment.offset, fragment.payload.into()));
             self.bytes += cost(fragment.payload);
-            // This call may drop the packet to which the fragment was just added.
+            // This call may drop the packet that just received the fragment.
             self.make_room();
             return Ok(Added::Held);
         }
@@ -192,8 +191,7 @@ impl Reassembler {
         &self.whole
     }
 
-    /// Returns the number of held fragments that were dropped since the last call, for each drop
-    /// reason.
+    /// Returns the number of held fragments dropped since the last call, by drop reason.
     pub fn take_expired(&mut self) -> impl Iterator<Item = (u32, Refusal)> + '_ {
         self.expired.drain(..).filter(|(held, _)| *held > 0)
     }
@@ -219,7 +217,7 @@ impl Reassembler {
         self.oldest().map_or(u64::MAX, |(_, since_ns)| since_ns.saturating_add(self.limits.timeout_ns))
     }
 
-    /// Returns the number of bytes in held fragments, including the bookkeeping.
+    /// Returns the number of bytes in held fragments, including the overhead.
     pub fn held_bytes(&self) -> usize {
         self.bytes
     }
@@ -252,8 +250,7 @@ impl Reassembler {
             void: false,
         };
         self.ages.push_back((fragment.key, self.next_number));
-        // Entries of completed packets are removed here. Otherwise, the queue `ages` would grow
-        // without bound.
+        // Without this removal of completed packets, the queue `ages` would grow without bound.
         if self.ages.len() > 2 * self.limits.packets + 16 {
             let packets = &self.packets;
             self.ages.retain(|(key, number)| packets.get(key).is_some_and(|packet| packet.number == *number));

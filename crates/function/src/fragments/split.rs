@@ -8,8 +8,8 @@ const HEADER_BYTES: usize = 20;
 const HEADER_BYTES_MAX: usize = 60;
 const MORE_FRAGMENTS: u16 = 0x2000;
 const OFFSET: u16 = 0x1fff;
-/// Bit in the type of an IPv4 option. If it is set, every fragment needs a copy of the option (RFC
-/// 791, section 3.1).
+/// Bit in an IPv4 option type. If it is set, every fragment needs a copy of the option (RFC 791,
+/// section 3.1).
 const OPTION_COPIED: u8 = 0x80;
 
 /// Division of an IPv4 packet into fragments.
@@ -17,8 +17,7 @@ const OPTION_COPIED: u8 = 0x80;
 pub struct Split<'a> {
     packet: &'a [u8],
     header_bytes: usize,
-    /// IPv4 header of all fragments except the first. Only some of the packet's options are copied
-    /// into it.
+    /// IPv4 header of all fragments except the first, with only some of the packet's options.
     later: [u8; HEADER_BYTES_MAX],
     later_bytes: usize,
     /// Number of payload bytes in the first fragment. `each_bytes` is the number in each later
@@ -63,8 +62,8 @@ impl<'a> Split<'a> {
         self.packet.len() - self.header_bytes
     }
 
-    /// Returns the header length of the fragment `index`, and the range of the packet's payload
-    /// that the fragment carries.
+    /// Returns the header length of fragment number `index`, and the part of the packet's payload
+    /// that it carries.
     fn part(&self, index: usize) -> (usize, std::ops::Range<usize>) {
         let end = self.payload_bytes();
         match index {
@@ -82,8 +81,8 @@ impl<'a> Split<'a> {
         header_bytes + payload.len()
     }
 
-    /// Writes a fragment to `out`. The fragments are counted from 0, and `index` is the number of
-    /// this fragment. The length of `out` must be [`Split::bytes`].
+    /// Writes fragment number `index`, counted from 0, to `out`. The length of `out` must be
+    /// [`Split::bytes`].
     pub fn emit(&self, index: usize, out: &mut [u8]) {
         let (header_bytes, payload) = self.part(index);
         let header = if index == 0 { &self.packet[..header_bytes] } else { &self.later[..header_bytes] };
@@ -103,8 +102,8 @@ impl<'a> Split<'a> {
         (header, self.header_bytes)
     }
 
-    /// Completes the header of the fragment that carries the range `payload`. Sets the length, the
-    /// flags, the offset and the checksum.
+    /// Sets the length, the flags, the offset and the checksum in a fragment's header. `payload` is
+    /// the part of the payload that the fragment carries.
     fn finish(&self, header: &mut [u8], payload: &std::ops::Range<usize>) {
         let before = u16::from_be_bytes([self.packet[6], self.packet[7]]);
         let offset = (before & OFFSET) + (payload.start / 8) as u16;

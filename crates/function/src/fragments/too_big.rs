@@ -18,7 +18,7 @@ const IPV6_BYTES: usize = 40;
 /// Reason why a packet cannot be forwarded.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Fault {
-    /// The packet exceeds the MTU of the link. The MTU is in bytes.
+    /// The packet exceeds the MTU of the link, given in bytes.
     TooBig(usize),
     /// The TTL or the hop limit of the packet is used up.
     HopLimit,
@@ -29,7 +29,7 @@ pub enum Fault {
 }
 
 /// Returns the ICMP error that tells the sender of `packet` that the packet exceeds the MTU of a
-/// link. The function [`message`] describes the arguments.
+/// link. See [`message`] for the arguments.
 pub fn too_big(packet: &[u8], mtu: usize, from: IpAddr) -> Option<Vec<u8>> {
     message(packet, Fault::TooBig(mtu), from)
 }

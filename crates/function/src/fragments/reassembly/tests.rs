@@ -255,7 +255,6 @@ fn counts_headers_against_the_memory_limit() {
     for identification in 0..8_u32 {
         let mut packet = vec![0x60, 0, 0, 0, 0, 0, protocol::DESTINATION_OPTIONS, 64];
         packet.extend([0x20; 32]);
-        // The packet consists of 1304 bytes of options, a fragment header and 16 bytes of payload.
         packet.extend([protocol::FRAGMENT, 162]);
         packet.extend([0; 1302]);
         packet.extend([protocol::ESP, 0, 0, 1]);
