@@ -11,7 +11,7 @@ use crate::{BuildContext, Error};
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Config {
-    /// Path of the pattern file, whose format `patterns.rs` describes.
+    /// Path of the pattern file.
     patterns: PathBuf,
     /// Whether upper and lower case letters are different.
     #[serde(default)]

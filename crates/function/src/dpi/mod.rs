@@ -59,8 +59,8 @@ impl Dpi {
     /// list.
     ///
     /// # Errors
-    /// Returns [`Error::Memory`] if memory is insufficient. Returns [`Error::Value`] if a pattern
-    /// is empty or there are too many patterns.
+    /// Returns [`Error::Memory`] if the machine has too little memory. Returns [`Error::Value`] if
+    /// a pattern is empty or there are too many patterns.
     pub fn new(patterns: Vec<Vec<u8>>, case: Case) -> Result<Self, Error> {
         if let Some(number) = patterns.iter().position(Vec::is_empty) {
             return Err(Error::Value { span: None, message: format!("pattern {number} is empty") });

@@ -8,8 +8,8 @@ use super::Case;
 /// Matches in a payload.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Matches {
-    /// Number of the pattern whose match ends first in the payload. The lowest number counts if
-    /// several matches end at the same byte.
+    /// Number of the pattern whose match ends first in the payload. If several matches end at the
+    /// same byte, the lowest number counts.
     pub(super) first: u32,
     /// Number of matches, including overlaps and equal patterns.
     pub(super) count: usize,
@@ -18,7 +18,7 @@ pub(super) struct Matches {
 /// Searches the payload for all patterns.
 pub(super) fn search(payload: &[u8], patterns: &[Vec<u8>], case: Case) -> Matches {
     let equal = |(a, b): (&u8, &u8)| case.fold(*a) == case.fold(*b);
-    // The patterns are grouped by their last byte. The search thus tries few patterns at each
+    // The patterns are grouped by their last byte, so that the search tries few patterns at each
     // position. Otherwise, ten thousand patterns would take 20 ms per packet.
     let mut ending: [Vec<(u32, &[u8])>; 256] = std::array::from_fn(|_| Vec::new());
     for (pattern, number) in patterns.iter().zip(0..) {
@@ -57,8 +57,8 @@ pub(super) fn payload(frame: &[u8]) -> Option<&[u8]> {
         other => (other, &frame[godwit_wire::ethernet::HEADER_BYTES..]),
     };
     match kind {
-        // The EtherType announces IPv4, but the header may be invalid (RFC 791, section 3.1). All
-        // bytes of the packet are searched in this case.
+        // The EtherType announces IPv4, but the header may be invalid (RFC 791, section 3.1). In
+        // this case, all bytes of the packet are searched.
         ethertype::IPV4 => match Ipv4::new_checked(packet) {
             Ok(header) => {
                 let data = &packet[header.header_bytes()..usize::from(header.total_bytes())];

@@ -25,12 +25,12 @@ use crate::Error;
 
 const MATCH_BYTES: usize = size_of::<DpiMatch>();
 
-/// Creates the tables for a list of patterns, in the format that the kernel reads. Returns the
-/// tables and their size in bytes. No pattern may be empty.
+/// Creates the tables for a list of patterns, in the kernel's format. Returns the tables and their
+/// size in bytes. No pattern may be empty.
 ///
 /// # Errors
-/// Returns [`Error::Memory`] if memory is insufficient. Returns [`Error::Value`] if the automaton
-/// has too many states.
+/// Returns [`Error::Memory`] if the machine has too little memory. Returns [`Error::Value`] if the
+/// automaton has too many states.
 pub(crate) fn image(patterns: &[Vec<u8>], case: Case) -> Result<(Memory, usize), Error> {
     let classes = Classes::new(patterns, case);
     let sorted = sort(patterns, &classes);
@@ -112,11 +112,11 @@ impl Classes {
     }
 }
 
-/// Sequence of byte classes in a pattern, and the number of the pattern.
+/// Byte classes of a pattern, and the pattern number.
 type Sorted = (Vec<u8>, u32);
 
-/// Replaces each byte of the patterns by the number of its class, and sorts the patterns. Equal
-/// patterns are sorted by their numbers.
+/// Replaces each byte of the patterns with its class number, and sorts the patterns. Equal patterns
+/// are sorted by their numbers.
 fn sort(patterns: &[Vec<u8>], classes: &Classes) -> Vec<Sorted> {
     let translate = |pattern: &Vec<u8>| pattern.iter().map(|&byte| classes.of_byte[usize::from(byte)]).collect();
     let mut sorted: Vec<Sorted> = patterns.iter().map(translate).zip(0..).collect();
@@ -145,8 +145,8 @@ struct Automaton<'a> {
     classes: u32,
     /// Match of each state that completes a pattern, indexed by the state number.
     matches: Vec<DpiMatch>,
-    /// Lowest number of a state without a match. Such states get descending numbers, starting with
-    /// the highest number.
+    /// Lowest number of a state without a match. Such states are numbered downwards from the
+    /// highest number.
     others_end: u32,
 }
 
