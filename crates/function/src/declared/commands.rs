@@ -12,8 +12,8 @@ use crate::{Error, Running};
 const LISTED_MAX: usize = 10_000;
 
 impl Declared {
-    /// Runs a control command. If one of several changes fails, the command stops there, and the
-    /// reply names the entry.
+    /// Runs a control command. If one of several changes fails, the command stops, and the reply
+    /// names the failed entry.
     pub(crate) fn command(&self, request: &Value, running: &dyn Running) -> Result<Value, Error> {
         refuse_unknown(request, &[("add", &["table", "rows"]), ("remove", &["table", "rows"]), ("list", &["table"])])?;
         let (image, mut tables) = self.parts();

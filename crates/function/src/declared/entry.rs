@@ -1,4 +1,4 @@
-//! Entries of declared tables. They are parsed from the lines of a file or from a command.
+//! Entries of declared tables, parsed from the lines of a file or from a command.
 
 use crate::dpi::patterns::{self, parse_pattern};
 use godwit_declare::generate::page::columns;
@@ -33,8 +33,7 @@ pub(super) type Row = Box<[u8]>;
 /// Values and bit mask of a simple pattern, as words.
 pub(super) type Masked = (Vec<u64>, Vec<u64>);
 
-/// Change of the entry with the given lookup key. The row is the new contents of the entry. `None`
-/// removes the entry.
+/// Change of a table entry: its lookup key and its new row. `None` removes the entry.
 pub(super) type Change = (Key, Option<Row>);
 
 /// Converts entries of one table from and to text.
@@ -261,14 +260,13 @@ fn split(number: u128, scalar: Scalar) -> Words {
     if scalar == Scalar::Ipv6 { [(number >> 64) as u64, number as u64] } else { [number as u64, 0] }
 }
 
-/// Divides a range of numbers into prefixes. Returns a value and a bit mask for each prefix.
+/// Divides a range of numbers into prefixes, each as a value and a bit mask.
 fn range(first: u64, last: u64, bits: u32) -> Vec<(u64, u64)> {
     let full = u64::MAX >> (64 - bits);
     let mut parts = Vec::new();
     let mut at = first;
     loop {
-        // Each part is the largest aligned block of numbers that begins here and ends within the
-        // range.
+        // Each part is the largest aligned block that begins here and ends within the range.
         let mut size = at.trailing_zeros().min(bits);
         while size > 0 && (u64::MAX >> (64 - size)) > last - at {
             size -= 1;

@@ -1,5 +1,5 @@
-//! Parser for files with table entries. Each line holds values that are separated by commas, and
-//! the first line names the columns.
+//! Parses files with table entries. Each line holds comma-separated values, and the first line
+//! names the columns.
 
 use std::collections::HashMap;
 use std::path::Path;

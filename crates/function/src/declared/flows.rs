@@ -1,4 +1,4 @@
-//! State of the flows of a declared function. Each worker keeps the flows of its steering buckets.
+//! Flow state of a declared function. Each worker keeps the flows of its steering buckets.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -10,7 +10,7 @@ use godwit_wire::Parsed;
 
 use crate::{Error, HostHalf, Work, WorkColumns};
 
-/// Number of counters of flows: active, created, expired, refused.
+/// Number of flow counters: active, created, expired, refused.
 const COUNTERS: usize = 4;
 
 /// Published counters of one worker. Only this worker writes them.
@@ -29,8 +29,8 @@ pub(crate) struct FlowState {
 }
 
 impl FlowState {
-    /// Creates the state of a function, without memory for flows yet. `image` is the table image of
-    /// the function.
+    /// Creates the flow state of a function, without memory for flows yet. `image` is the
+    /// function's table image.
     pub(crate) fn new(entries: Entries, image: Arc<Image>, name: String, capacity: u32) -> Self {
         Self { entries, image, name, capacity, workers: Mutex::default() }
     }
@@ -38,14 +38,14 @@ impl FlowState {
     /// Checks that the machine has enough memory for all flows.
     ///
     /// # Errors
-    /// Returns one sentence if it has not.
+    /// Returns an error if the machine has too little memory.
     pub(crate) fn check_memory(&self) -> Result<(), Error> {
-        // The check needs no pages of the memory, so it is freed at once.
+        // Only the allocation is checked, so the memory is freed at once.
         let memory = Memory::new(self.entries.bytes(&self.image, self.capacity), "the flows of a function");
         Ok(memory.map(drop)?)
     }
 
-    /// Creates the part of a worker, which holds an equal share of the flows.
+    /// Creates the host half of a worker, which holds an equal part of the flows.
     pub(crate) fn host_half(&self, worker: usize, workers: usize) -> Box<dyn HostHalf> {
         let share = self.capacity.div_ceil(workers.max(1) as u32);
         Box::new(FlowHost {
@@ -63,19 +63,19 @@ impl FlowState {
         Arc::new(Steer { entries: self.entries, image: Arc::clone(&self.image) })
     }
 
-    /// Returns the counters of flows, in the order of the contract.
+    /// Returns the flow counters, in the order of the contract.
     pub(crate) fn counts(&self) -> Vec<u64> {
         let workers = self.workers.lock().unwrap_or_else(PoisonError::into_inner);
         let sum = |counter: usize| workers.iter().map(|worker| worker[counter].load(Ordering::Relaxed)).sum::<u64>();
         (0..COUNTERS).map(sum).collect()
     }
 
-    /// Returns the name and the number of the flows that exist now.
+    /// Returns the table name and the number of existing flows.
     pub(crate) fn table(&self) -> (String, u64) {
         (self.name.clone(), self.counts()[0])
     }
 
-    /// Returns the published counters of a worker, with the value 0.
+    /// Resets the published counters of a worker, and returns them.
     fn publish(&self, worker: usize) -> Published {
         let zero = || Arc::new(std::array::from_fn(|_| AtomicU64::new(0)));
         let mut workers = self.workers.lock().unwrap_or_else(PoisonError::into_inner);
@@ -115,7 +115,7 @@ struct FlowHost {
 impl FlowHost {
     fn run(&mut self, region: &Region, descriptors: &[Descriptor], work: impl FnMut(FlowWork)) {
         let Some(flows) = &mut self.flows else {
-            // The memory was free at the start, and another program has taken it since.
+            // The memory was available at the start, but another program has taken it since.
             return descriptors.iter().map(|_| FlowWork::Settled(Outcome::drop(0))).for_each(work);
         };
         let time = match self.is_replay {

@@ -1,4 +1,4 @@
-//! Parameters and tables of a declared function, in the format that kernels read.
+//! Parameters and tables of a declared function, in the kernel's format.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -17,14 +17,14 @@ use crate::{BuildContext, Error};
 /// Alignment of tables, in bytes.
 const ALIGN_BYTES: usize = 64;
 
-/// Configured values for a declared function: its parameters, and the files of its tables.
+/// Parameters and table files that are configured for a declared function.
 #[derive(Debug, Default)]
 pub(crate) struct Values {
     pub(crate) params: BTreeMap<String, Spanned<toml::Value>>,
     pub(crate) tables: BTreeMap<String, Spanned<PathBuf>>,
 }
 
-/// Tables of a configured function in the format that kernels read. The host can change them.
+/// Tables of a configured function, in a format that kernels read and the host can change.
 pub(crate) struct Declared {
     image: Arc<Image>,
     tables: Mutex<Vec<State>>,
@@ -89,15 +89,14 @@ impl Declared {
         tables.iter().find_map(|table| table.content.meter()).map(Arc::clone)
     }
 
-    /// Returns the memory with all tables, for code that outlives the function.
+    /// Returns the memory with all tables.
     pub(crate) fn shared_image(&self) -> Arc<Image> {
         Arc::clone(&self.image)
     }
 
-    /// Returns the memory with all tables and the state of the tables, for commands.
     pub(super) fn parts(&self) -> (&Arc<Image>, MutexGuard<'_, Vec<State>>) {
-        // A panic in a command leaves this lock poisoned but safe to use. The entries and the
-        // tables are consistent even after a failed change.
+        // A panic in a command poisons this lock, but the entries and tables are consistent even
+        // after a failed change.
         (&self.image, self.tables.lock().unwrap_or_else(PoisonError::into_inner))
     }
 }
@@ -131,7 +130,7 @@ fn entries(
     file::read(directory, name.get_ref(), table, format)
 }
 
-/// Returns the bytes of all parameters in the format that kernels read.
+/// Encodes all parameters in the format that kernels read.
 fn params(
     declaration: &Declaration,
     layout: &ImageLayout,

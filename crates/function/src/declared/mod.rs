@@ -4,10 +4,10 @@
 //! | module | holds |
 //! |---|---|
 //! | `entry` | entries as text and as keys and rows |
-//! | `flows` | state of flows on the workers |
+//! | `flows` | flow state on the workers |
 //! | `file` | files of entries |
 //! | `image` | the table image: parameters and all tables |
-//! | `meter` | rates of packets, whose tokens the workers keep |
+//! | `meter` | packet rates, whose tokens the workers keep |
 //! | `rows` | rows, which entries with equal contents share |
 //! | `shapes` | one module per shape: its part of the image, and its changes |
 //! | `commands` | commands of the operator |

@@ -1,4 +1,4 @@
-//! Rows of a table that kernels read. Table entries with equal contents refer to the same row.
+//! Rows of a table in the kernel's format. Table entries with equal contents refer to the same row.
 
 use std::collections::{HashMap, VecDeque};
 use std::ops::Range;
@@ -123,6 +123,6 @@ pub(super) enum Written {
     Already,
     /// The row takes memory that was never used.
     First,
-    /// The row takes memory that was used before. A device cache may contain the old contents.
+    /// The row reuses memory, so a device cache may contain the old contents.
     Again,
 }

@@ -1,6 +1,7 @@
-//! Token buckets of a single rate with three colors (RFC 2697), in integers.
+//! Single-rate token buckets with three colors (RFC 2697), in integer arithmetic.
 
-/// Number of parts of a token. A rate in tokens per second adds whole parts each nanosecond.
+/// Number of parts of a token. A rate in tokens per second thus adds a whole number of parts each
+/// nanosecond.
 const PARTS: u128 = 1_000_000_000;
 
 /// Color of a packet, which the kernel reads as its parameter (`kernels/tables/meter.h`).
@@ -19,7 +20,7 @@ pub(crate) enum Color {
 /// Configured rate of an entry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Rate {
-    /// Tokens that are added each second. A token is a bit or a packet.
+    /// Number of tokens added per second. A token is a bit or a packet.
     pub(crate) per_second: u64,
     /// Maximum number of tokens for green packets.
     pub(crate) burst: u64,
@@ -42,8 +43,8 @@ impl Bucket {
     }
 
     /// Returns the color of a packet that costs `cost` tokens, and takes the tokens unless the
-    /// packet is red (RFC 2697, section 3, color-blind mode). The time never decreases; an earlier
-    /// time adds no tokens.
+    /// packet is red (RFC 2697, section 3, color-blind mode). A time before the last one adds no
+    /// tokens.
     pub(crate) fn take(&mut self, rate: &Rate, cost: u64, now_ns: u64) -> Color {
         let added = u128::from(now_ns.saturating_sub(self.filled_ns)) * u128::from(rate.per_second);
         self.filled_ns = self.filled_ns.max(now_ns);
@@ -108,8 +109,8 @@ mod tests {
         };
         let mut seen = [0; 3];
         for _ in 0..200 {
-            // The interval between tokens is a whole number of nanoseconds, and packets arrive at
-            // multiples of it, so both forms have whole tokens.
+            // The interval between tokens is a whole number of nanoseconds here, and packets arrive
+            // at multiples of it.
             let rate = Rate { per_second: [1, 10, 1000][below(3) as usize], burst: below(50), excess: below(50) };
             let interval = SECOND / rate.per_second;
             let mut time = 7 * SECOND;
@@ -131,7 +132,7 @@ mod tests {
     fn parts_of_tokens_are_not_lost() {
         let rate = Rate { per_second: 3, burst: 2, excess: 0 };
         let mut bucket = Bucket::full(&rate, 0);
-        // Three tokens a second do not have a whole number of nanoseconds.
+        // For three tokens a second, the interval is not a whole number of nanoseconds.
         let green = (0..=3_000_000).filter(|step| bucket.take(&rate, 1, step * 1_000_000) == Color::Green).count();
         assert!((9000..=9002).contains(&green), "{green}");
     }

@@ -1,4 +1,4 @@
-//! Part of a function with a meter that runs on the CPU of a worker.
+//! Host half of a function with a meter.
 
 use std::sync::Arc;
 
@@ -27,8 +27,8 @@ impl MeterHost {
         Self { meter, rates, buckets: HashMap::new(), now_ns: 0 }
     }
 
-    /// Forgets the tokens of entries that were removed. Changed entries keep their tokens, up to
-    /// the new bursts.
+    /// Discards the tokens of removed entries. Changed entries keep their tokens, up to the new
+    /// burst sizes.
     fn refresh(&mut self) {
         let rates = self.meter.rates.load();
         if !Arc::ptr_eq(&rates, &self.rates) {
@@ -54,7 +54,7 @@ impl MeterHost {
 }
 
 impl HostHalf for MeterHost {
-    /// Colors packets at the time of the last packet that had a time.
+    /// Packets without timestamps are colored by the time of the last packet with a timestamp.
     fn prepare(&mut self, region: &Region, descriptors: &[Descriptor], work: &mut Vec<Work>) {
         self.refresh();
         let now_ns = self.now_ns;

@@ -29,7 +29,6 @@ enum PacketField {
 }
 
 impl KeyOf {
-    /// Creates the key from the fields of the declaration, which has checked their names and types.
     pub(super) fn new(key: &[Field]) -> Self {
         let field = |field: &Field| {
             let FieldType::Scalar(scalar) = field.kind else { unreachable!("keys have no arrays") };
@@ -45,8 +44,8 @@ impl KeyOf {
         Self { fields: key.iter().map(field).collect(), words: KeyWords::of(key) }
     }
 
-    /// Returns the key of a packet. Returns `None` if it is not IP, or if its addresses have
-    /// another version than those of the key.
+    /// Returns the key of a packet. Returns `None` if it is not an IP packet, or if it has another
+    /// IP version than the key.
     pub(super) fn of(&self, parsed: &Parsed) -> Option<Words> {
         let tuple = parsed.five_tuple.as_ref()?;
         let mut words = [0; WORDS];
@@ -67,7 +66,7 @@ impl KeyOf {
     }
 }
 
-/// Returns one word of an address. Returns `None` if the address has another version than `scalar`.
+/// Returns one word of an address. Returns `None` if `scalar` is for the other IP version.
 fn address(address: &IpAddress, scalar: Scalar, word: usize) -> Option<u64> {
     match (address, scalar) {
         (IpAddress::V4(bytes), Scalar::Ipv4) => Some(u32::from_be_bytes(*bytes).into()),
@@ -79,7 +78,7 @@ fn address(address: &IpAddress, scalar: Scalar, word: usize) -> Option<u64> {
     }
 }
 
-/// All packets with the same key go to one worker, which owns the tokens of the key.
+/// Sends all packets with the same key to the worker that owns the key's tokens.
 impl SteerKey for KeyOf {
     fn steer_key(&self, _frame: &[u8], parsed: &Parsed, flow_hash: u32) -> u32 {
         let Some(words) = self.of(parsed) else { return flow_hash };

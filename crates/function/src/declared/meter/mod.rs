@@ -1,12 +1,12 @@
-//! Table shape `meter`: rates of packets by their five-tuple. The table is not part of the table
-//! image. The worker that owns the packets of an entry keeps its tokens, and gives the color of
-//! each packet to the kernel as its parameter.
+//! Table shape `meter`, which holds packet rates by five-tuple. The table is not part of the table
+//! image. The worker that owns the packets of an entry keeps its tokens, and passes the color of
+//! each packet to the kernel as the parameter.
 //!
 //! | module | holds |
 //! |---|---|
 //! | `bucket` | tokens of one entry (RFC 2697) |
 //! | `key` | key of a packet, which also selects its worker |
-//! | `host` | part of a function on the CPU of a worker |
+//! | `host` | host half |
 
 mod bucket;
 mod host;
@@ -27,7 +27,7 @@ use bucket::Rate;
 use host::MeterHost;
 use key::{KeyOf, Words};
 
-/// Entries of a meter. They never change; a change of the table replaces them all.
+/// Entries of a meter. A table change replaces the whole map.
 type Rates = HashMap<Words, Rate>;
 
 /// A meter, which all workers share.
@@ -49,7 +49,7 @@ impl Meter {
         Arc::new(meter)
     }
 
-    /// Returns the part of the function that runs on the CPU of a worker.
+    /// Returns the host half of the function for a worker.
     pub(crate) fn host_half(self: &Arc<Self>) -> Box<dyn HostHalf> {
         Box::new(MeterHost::new(Arc::clone(self)))
     }
@@ -59,7 +59,7 @@ impl Meter {
         Arc::new(self.key.clone())
     }
 
-    /// Replaces the entries by changed ones.
+    /// Applies changes to the entries.
     fn apply<'a>(&self, changes: impl Iterator<Item = (&'a Key, Option<&'a Row>)>) {
         let mut rates = Rates::clone(&self.rates.load());
         for (key, row) in changes {
@@ -73,7 +73,7 @@ impl Meter {
         self.rates.store(Arc::new(rates));
     }
 
-    /// Returns the rate in a row. Bursts of bytes become bursts of bits.
+    /// Returns the rate in a row. Bursts in bytes are converted to bits.
     fn rate(&self, row: &Row) -> Rate {
         let number = |field: usize, bytes: usize| {
             let at = self.offsets[field];

@@ -21,8 +21,8 @@ const TUPLES_MAX: usize = 64;
 const PROBES: u32 = 32;
 /// Value that marks a slot without a pattern.
 const NONE: u32 = u32::MAX;
-/// Assumed average number of patterns that replace a pattern with ranges. The table itself stores
-/// only patterns without ranges.
+/// Assumed average number of simple patterns per pattern with ranges. The table itself stores only
+/// patterns without ranges.
 const EXPANSION: usize = 8;
 
 type Words = [u64; WORDS];
@@ -97,7 +97,7 @@ fn place(keys: &BTreeMap<Words, (u32, u32)>, bits: u32, seed: u64) -> Option<Slo
 }
 
 impl Acl {
-    /// Returns the priority of a pattern, and its parts without ranges.
+    /// Divides a pattern into parts without ranges, and returns them with its priority.
     fn masked(&self, key: &Key) -> Result<(u32, Vec<Masked>), Error> {
         match key {
             Key::Pattern(priority, texts) => Ok((*priority, self.format.masked(texts).map_err(Error::in_command)?)),
@@ -110,7 +110,7 @@ impl Acl {
         }
     }
 
-    /// Returns the bytes of all patterns in the format that the kernel reads.
+    /// Encodes all patterns in the format that the kernel reads.
     fn block(&self, patterns: &BTreeMap<Key, u32>) -> Result<Vec<u8>, Error> {
         let mut tuples: BTreeMap<Words, BTreeMap<Words, (u32, u32)>> = BTreeMap::new();
         let wide = |words: &[u64]| -> Words { std::array::from_fn(|index| words.get(index).copied().unwrap_or(0)) };

@@ -1,4 +1,4 @@
-//! Table shape `exact` for short keys, where a word of 64 bits holds both the key and the row
+//! Table shape `exact` for short keys, in which one 64-bit word holds both the key and the row
 //! (`kernels/tables/exact.h`).
 
 use std::collections::HashMap;
@@ -19,8 +19,8 @@ struct Exact {
     permutation: Permutation,
     cuckoo: Cuckoo,
     waves: Waves,
-    /// Location of each field: the number of its first bit in a table entry, its number of bits,
-    /// its offset in the row, and its size.
+    /// Location of each field: its first bit and number of bits in a table entry, its offset in the
+    /// row, and its size.
     fields: Vec<(u32, u32, usize, usize)>,
     offset: usize,
     bucket_bits: u32,
@@ -79,7 +79,7 @@ impl Exact {
         })
     }
 
-    /// Applies a change to the table on the host, and records the writes to the kernel's table.
+    /// Applies a change to the host's table, and records the writes to the kernel's table.
     fn enter(&mut self, (key, row): &Change) -> Result<(), Error> {
         let Key::Words(words) = key else { unreachable!("the key of an exact table") };
         let mixed = self.permutation.mix(words.first().copied().unwrap_or(0));
@@ -106,7 +106,7 @@ impl Exact {
 
 impl Content for Exact {
     fn change(&mut self, image: &Arc<Image>, changes: &[Change], running: &dyn Running) -> Result<(), (usize, Error)> {
-        // An earlier call may have failed to write its changes, so these changes are written first.
+        // An earlier call may have left changes unwritten, so they are written first.
         self.waves.publish(image, self.offset, Some(running)).map_err(|error| (0, error))?;
         for (batch, part) in changes.chunks(BATCH).enumerate() {
             let mut failed = None;
@@ -123,6 +123,5 @@ impl Content for Exact {
     }
 }
 
-/// Map from each lookup key to the index of its record. It is used if table entries refer to
-/// records.
+/// Record index for each lookup key, if table entries refer to records.
 pub(super) type Index = HashMap<Vec<u64>, u32>;

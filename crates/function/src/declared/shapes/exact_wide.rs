@@ -16,15 +16,14 @@ use crate::{Error, Running};
 
 const BUCKET_BITS_MIN: u32 = 8;
 const BUCKET_BITS_MAX: u32 = 28;
-/// Number of the lowest tag bit in an entry of the hash table. The tag is a part of the key's hash.
+/// Lowest tag bit in a hash table entry. The tag is a part of the key's hash.
 const TAG_SHIFT: u32 = 64 - TAG_BITS;
-/// Number of the lowest bit that holds the record index in a hash table entry.
+/// Lowest bit of the record index in a hash table entry.
 const RECORD_SHIFT: u32 = 2;
 /// Maximum number of table entries with the same tag, which is a part of the key's hash. The kernel
 /// calls this constant `GW_EXACT_PROBES`.
 const ALIKE_MAX: usize = 8;
-/// Number of spare records for changes, because packets in flight may still read the replaced
-/// records.
+/// Number of spare records for changes. Packets in flight may still read replaced records.
 const SPARE_RECORDS: usize = 2 * BATCH;
 
 struct ExactWide {
@@ -140,7 +139,7 @@ impl ExactWide {
         Ok(taken)
     }
 
-    /// Applies a change to the table on the host, and records the writes to the kernel's table.
+    /// Applies a change to the host's table, and records the writes to the kernel's table.
     fn enter(&mut self, (key, _): &Change, record: Option<u32>) -> Result<(), Error> {
         let Key::Words(words) = key else { unreachable!("the key of an exact table") };
         let mixed = self.hash.mix(words);
@@ -180,7 +179,7 @@ impl Content for ExactWide {
             for (index, (change, record)) in part.iter().zip(records).enumerate() {
                 match &failed {
                     // This change failed or followed a failed change. Nothing refers to its new
-                    // record, which can be reused.
+                    // record, so the record can be reused.
                     Some(_) => self.records.retired.extend(record),
                     None => {
                         if let Err(error) = self.enter(change, record) {

@@ -14,10 +14,9 @@ use crate::tables::lpm4::{Built, Layout, NARROW, Route, TBL24_ENTRIES, Table, WI
 use crate::tables::ranges;
 use crate::{Error, Running};
 
-/// Number of spare groups for changes. A group holds 256 entries, one for each address of a /24
-/// block.
+/// Number of spare groups for changes. A group holds the 256 entries of a /24 block.
 const SPARE_GROUPS: usize = 4096;
-/// Number of spare rows for changes, because packets in flight may still read the replaced rows.
+/// Number of spare rows for changes. Packets in flight may still read replaced rows.
 const SPARE_ROWS: usize = 1024;
 
 struct Lpm4 {
@@ -27,8 +26,8 @@ struct Lpm4 {
     prefixes: HashMap<(u32, u8), u32>,
 }
 
-/// Plans a table for the declared capacity and the given entries. A table entry takes 2 bytes if
-/// the number of different rows permits it.
+/// Plans a table for the declared capacity and the given entries. Table entries take 2 bytes if the
+/// number of different rows permits it.
 pub(super) fn plan(table: &Declared, format: &Format, entries: &[(Key, Row)]) -> Result<Plan, Error> {
     check_count(entries.len())?;
     let most = table.rows as usize + SPARE_ROWS;
@@ -72,7 +71,7 @@ pub(super) fn plan(table: &Declared, format: &Format, entries: &[(Key, Row)]) ->
 }
 
 impl Lpm4 {
-    /// Writes the rows of a batch of changes to the table. Returns the changes with row indices
+    /// Writes the rows for a batch of changes to the table. Returns the changes with row indices
     /// instead of rows.
     fn write_rows(
         &mut self,

@@ -13,8 +13,7 @@ use crate::declared::entry::{Change, Format, Key, Row};
 use crate::declared::rows::{Rows, Written};
 use crate::{Error, Running};
 
-/// Number of entries of the table, which is a prime number. The kernel calls this constant
-/// `GW_MAGLEV_ENTRIES`.
+/// Number of table entries, which is prime. The kernel calls this constant `GW_MAGLEV_ENTRIES`.
 const ENTRIES: usize = 65_537;
 /// Value of all entries in a table without rows.
 const NONE: u16 = u16::MAX;
@@ -23,8 +22,8 @@ const COPY_BYTES: usize = (ENTRIES * 2).next_multiple_of(64);
 
 struct Maglev {
     rows: Rows,
-    /// Row index for each name. The names are sorted, and the table therefore does not depend on
-    /// the order of changes.
+    /// Row index for each name. The names are sorted, so the table does not depend on the order of
+    /// changes.
     names: BTreeMap<String, u32>,
     offset: usize,
     header: usize,

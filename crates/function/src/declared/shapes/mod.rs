@@ -37,12 +37,11 @@ pub(super) trait Content: Send {
     }
 }
 
-/// Plan for a table whose size is known and whose contents are not written yet.
+/// Plan for a table of known size whose contents are not written yet.
 pub(super) struct Plan {
     /// Number of bytes that the table takes.
     pub(super) bytes: usize,
-    /// Writes the table and its header to the given memory. Returns an object that applies later
-    /// changes.
+    /// Writes the table and its header to memory. Returns an object that applies later changes.
     #[allow(clippy::type_complexity)]
     pub(super) write: Box<dyn FnOnce(&Arc<Image>, Place) -> Result<Box<dyn Content>, Error>>,
 }
@@ -81,7 +80,7 @@ pub(super) fn invalid(table: &Table, message: impl std::fmt::Display) -> Error {
     Error::Value { span: None, message: format!("table `{}`: {message}", table.name) }
 }
 
-/// Replaces the engine while no lookup can run. It copies nothing to devices and never waits.
+/// Stands in for the engine while no lookup can run. It copies nothing to devices and never waits.
 pub(super) struct Idle;
 
 impl Running for Idle {

@@ -1,4 +1,4 @@
-//! Table shape `strings`, an automaton as that of `dpi` (`kernels/tables/strings.h`). Each change
+//! Table shape `strings`, an automaton like that of `dpi` (`kernels/tables/strings.h`). Each change
 //! builds a new automaton.
 
 use std::collections::BTreeSet;
@@ -11,7 +11,7 @@ use crate::declared::entry::{Change, Key, Row};
 use crate::dpi::{Case, tables};
 use crate::{Error, Running};
 
-/// Minimum size of a block in bytes, as room for later changes.
+/// Minimum block size in bytes, which leaves room for later changes.
 const BLOCK_BYTES_MIN: usize = 1 << 20;
 
 struct Strings {
@@ -24,7 +24,7 @@ struct Strings {
     block: usize,
 }
 
-/// Plans a table with these patterns. There is room for an automaton of twice the size.
+/// Plans a table with these patterns, with room for an automaton of twice the size.
 pub(super) fn plan(entries: &[(Key, Row)]) -> Result<Plan, Error> {
     let patterns: BTreeSet<Vec<u8>> = entries.iter().map(|(key, _)| bytes_of(key).clone()).collect();
     let (memory, bytes) = automaton(&patterns)?;
