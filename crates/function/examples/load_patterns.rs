@@ -1,7 +1,8 @@
 //! Measures the time to load patterns: parsing the text, and building the table image.
 //!
 //! `load_patterns FILE` measures a pattern file. `load_patterns` without an argument measures
-//! 10,000 random patterns of 4 to 40 bytes, once of all byte values and once of lower case letters.
+//! 10,000 random patterns of 4 to 40 bytes, first with all byte values and then with lower case
+//! letters.
 
 use std::time::Instant;
 

@@ -15,8 +15,8 @@ pub struct Arrangement<'a> {
     /// The function must release any buffer that it allocates but does not use in a step. The
     /// engine releases all other buffers.
     pub region: &'a mut Region,
-    /// Current time in nanoseconds, on a clock that never decreases. In a replay, it is the
-    /// timestamp of the packets.
+    /// Current time in nanoseconds, from a monotonic clock. In a replay, it is the timestamp of the
+    /// packets.
     pub now_ns: u64,
     /// Whether the traffic is live. In a replay, a function must not create packets on a timer,
     /// because the result must not depend on a clock.
@@ -38,10 +38,10 @@ pub struct Arrangement<'a> {
     pub steps: &'a mut Vec<Step>,
 }
 
-/// Outcome of the function that processed a packet before the current function.
+/// Outcome of the previous function for a packet.
 #[derive(Clone, Copy, Debug)]
 pub struct PreviousOutcome {
-    /// Contract of the previous function. It is `None` if the packet comes directly from a port.
+    /// Contract of the previous function, or `None` if the packet comes directly from a port.
     pub contract: Option<&'static Contract>,
     /// Index of the previous function in the configuration. It has no meaning if the packet comes
     /// directly from a port.
@@ -68,10 +68,10 @@ pub enum Step {
         /// Work that the kernel has to do for the packet.
         work: Work,
     },
-    /// The function created a packet from another packet. The other packet is the one in the last
-    /// [`Step::Keep`] or [`Step::Join`]. The new packet follows it in arrival order.
+    /// The function created a packet from the one in the last [`Step::Keep`] or [`Step::Join`]. The
+    /// new packet follows it in arrival order.
     Split {
-        /// Descriptor of the new packet, which is in a newly allocated buffer.
+        /// Descriptor of the new packet, in a new buffer.
         packet: Descriptor,
         /// Work that the kernel has to do for the packet.
         work: Work,
@@ -81,36 +81,35 @@ pub enum Step {
         /// Descriptor of the packet as it arrived.
         packet: Descriptor,
     },
-    /// The function joins the packet with packets that it held. The joined packet takes the place
-    /// of this packet in arrival order.
+    /// The function joins the packet with held packets. The joined packet takes this packet's place
+    /// in arrival order.
     Join {
-        /// Descriptor of the packet that completed the join, as it was at the packet's arrival.
+        /// Arrival descriptor of the packet that completed the join.
         packet: Descriptor,
-        /// Descriptor of the joined packet. The packet is in a newly allocated buffer or in the
-        /// buffer of `packet`. The engine copies the port, the flow hash and the position in
-        /// arrival order from `packet`.
+        /// Descriptor of the joined packet, in a new buffer or in the buffer of `packet`. The
+        /// engine copies the port, the flow hash and the position in arrival order from `packet`.
         whole: Descriptor,
         /// Number of previously held packets in the joined packet.
         held: u32,
         /// Work that the kernel has to do for the joined packet.
         work: Work,
     },
-    /// A packet that the function held continues as if it had just arrived. The engine drops it if
-    /// the worker has too many packets in flight.
+    /// A held packet continues as if it had just arrived. The engine drops it if the worker has too
+    /// many packets in flight.
     Resume {
-        /// Descriptor of the packet in a newly allocated buffer. It has the same ingress port and
-        /// flow hash as at the packet's arrival.
+        /// Descriptor of the packet in a newly allocated buffer. The ingress port and flow hash are
+        /// those from the packet's arrival.
         packet: Descriptor,
         /// Work that the kernel has to do for the packet.
         work: Work,
-        /// Drop reason under which the packet is counted if the engine drops it.
+        /// Drop reason to count if the engine drops the packet.
         reason: u8,
     },
     /// The function created a packet that does not derive from another packet. The engine discards
     /// it if the worker has too many packets in flight.
     Create {
         /// Descriptor of the new packet in a newly allocated buffer. The function sets the port and
-        /// the flow hash in the descriptor to those of the packet's flow.
+        /// the flow hash of the packet's flow.
         packet: Descriptor,
         /// Work that the kernel has to do for the packet.
         work: Work,

@@ -1,5 +1,5 @@
-//! Built-in functions without Rust code. Such a function consists of a kernel and a declaration,
-//! which defines the parameters and tables.
+//! Built-in functions without Rust code. Each consists of a kernel and a declaration, which defines
+//! the parameters and tables.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -35,13 +35,13 @@ struct BuiltIn {
     declared: Declared,
 }
 
-/// Returns the contract and the declaration of each built-in function without Rust code.
+/// Returns the contracts and declarations of the built-in functions that have no Rust code.
 pub fn all() -> impl Iterator<Item = (&'static Contract, &'static str)> {
     let in_rust = |name: &str| KINDS.iter().any(|kind| kind.contract.kind == name);
     DECLARED.iter().copied().filter(move |(contract, _)| !in_rust(contract.kind))
 }
 
-/// Creates a built-in function from its stanza in the configuration.
+/// Creates a built-in function from its configuration stanza.
 pub(crate) fn build(
     (contract, text): (&'static Contract, &str),
     stanza: Spanned<DeTable<'_>>,
@@ -74,7 +74,7 @@ impl Function for BuiltIn {
         self.declared.command(request, running)
     }
 
-    /// Runs the kernel on one packet, as compiled for the lowest x86-64 level.
+    /// Runs the kernel form for the lowest x86-64 level on one packet.
     fn run_ref(&self, buffer: &mut [u8], descriptor: &mut Descriptor, variant: u8, parameter: u64) -> Outcome {
         let (number, image) = (self.contract.bin_kernel(), self.image());
         godwit_custom::run_built_in(number, image, buffer, descriptor, variant, parameter)

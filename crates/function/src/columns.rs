@@ -1,5 +1,4 @@
-//! Stores the work that the kernel must do for each packet of a batch. Each field has a separate
-//! array.
+//! Work that the kernel must do for the packets of a batch, with a separate array for each field.
 
 use std::ops::Range;
 
@@ -8,9 +7,9 @@ use godwit_abi::Outcome;
 use crate::Work;
 
 /// Stores one [`Work`] for each of several packets, in two arrays (columns). The columns let a
-/// caller find runs of packets with the same kind of processing quickly, and copy their parameters
-/// together. If [`Work`] were stored in one array (rows), the caller would take 28 instead of 2
-/// instructions per packet (measured by `worker_cost`).
+/// caller find runs of packets with the same variant quickly, and copy their parameters together.
+/// If [`Work`] were stored in one array (rows), the caller would take 28 instead of 2 instructions
+/// per packet (measured by `worker_cost`).
 ///
 /// ```text
 /// kinds    |  2   |  2   | SETTLED |  2   |   variants
@@ -18,7 +17,7 @@ use crate::Work;
 /// ```
 #[derive(Clone, Debug, Default)]
 pub struct WorkColumns {
-    /// Kind of processing for each packet, or [`SETTLED`] for a packet that skips the kernel.
+    /// Variant of each packet, or [`SETTLED`] for a packet that skips the kernel.
     kinds: Vec<u16>,
     /// Kernel parameter of each packet, or the outcome of a packet that skips the kernel.
     values: Vec<u64>,
@@ -26,7 +25,7 @@ pub struct WorkColumns {
     rows: Vec<Work>,
 }
 
-/// Value in `kinds` for a packet that skips the kernel. No kind of processing has this value.
+/// Value in `kinds` for a packet that skips the kernel. No variant has this value.
 const SETTLED: u16 = 1 << 8;
 
 impl WorkColumns {
@@ -56,7 +55,7 @@ impl WorkColumns {
     /// Returns the work for the packet with index `packet`.
     ///
     /// # Panics
-    /// If the packet does not exist.
+    /// Panics if the packet does not exist.
     pub fn at(&self, packet: usize) -> Work {
         row(self.kinds[packet], self.values[packet])
     }
@@ -66,11 +65,11 @@ impl WorkColumns {
         self.kinds.iter().zip(&self.values).map(|(&kind, &value)| row(kind, value))
     }
 
-    /// Returns the kind of processing for the packet `from`, and the number of consecutive packets
-    /// with this kind. Returns `None` if the packet skips the kernel.
+    /// Returns the variant of the packet `from`, and the number of consecutive packets with this
+    /// variant. Returns `None` if the packet skips the kernel.
     ///
     /// # Panics
-    /// If the packet does not exist.
+    /// Panics if the packet does not exist.
     #[inline]
     pub fn run(&self, from: usize) -> Option<(u8, usize)> {
         const BLOCK_KINDS: usize = 32;
@@ -87,13 +86,13 @@ impl WorkColumns {
     /// Returns the kernel parameters of several packets. None of these packets may skip the kernel.
     ///
     /// # Panics
-    /// If one of the packets does not exist.
+    /// Panics if one of the packets does not exist.
     pub fn parameters(&self, packets: Range<usize>) -> &[u64] {
         debug_assert!(self.kinds[packets.clone()].iter().all(|&kind| kind != SETTLED));
         &self.values[packets]
     }
 
-    /// Calls `prepare`, which writes one [`Work`] per packet. Appends these entries.
+    /// Calls `prepare`, which writes one [`Work`] per packet, and appends the results.
     pub fn extend_with_rows(&mut self, prepare: impl FnOnce(&mut Vec<Work>)) {
         let mut rows = std::mem::take(&mut self.rows);
         prepare(&mut rows);
@@ -104,7 +103,7 @@ impl WorkColumns {
     /// Appends entries for `packets` packets, and returns them. The caller must write each entry.
     pub(crate) fn grow(&mut self, packets: usize) -> Slots<'_> {
         let first = self.kinds.len();
-        // All entries are created first. Writing an entry then needs no capacity check.
+        // All entries are created first, so that writing an entry needs no capacity check.
         self.kinds.resize(first + packets, 0);
         self.values.resize(first + packets, 0);
         Slots { kinds: &mut self.kinds[first..], values: &mut self.values[first..] }

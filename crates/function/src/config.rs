@@ -19,13 +19,12 @@ pub(crate) fn read<'de, T: Deserialize<'de>>(mut stanza: Spanned<DeTable<'de>>) 
     Ok(T::deserialize(stanza.into_deserializer())?)
 }
 
-/// Creates an error for a value that is well-formed but invalid. `span` is its position in the
-/// text.
+/// Creates an error for a well-formed but invalid value. `span` is its position in the text.
 pub(crate) fn value(span: Range<usize>, message: String) -> Error {
     Error::Value { span: Some(span), message }
 }
 
-/// Reads a file that a stanza names. Returns the content, and the path for error messages.
+/// Reads a file named in a stanza. Returns the content, and the path for error messages.
 pub(crate) fn read_file(directory: &Path, name: &Path) -> Result<(PathBuf, Vec<u8>), Error> {
     let path = directory.join(name);
     match std::fs::read(&path) {

@@ -47,8 +47,7 @@ struct Custom {
     flows: Option<FlowState>,
 }
 
-/// Creates a user-written function from its stanza. Compiles the C file of the function and builds
-/// its tables.
+/// Creates a user-written function from its stanza. Compiles its C file and builds its tables.
 pub(crate) fn build(
     stanza: Spanned<DeTable<'_>>,
     context: &BuildContext<'_>,
@@ -106,7 +105,7 @@ impl Function for Custom {
         self.declared.command(request, running)
     }
 
-    /// Runs the kernel on one packet, as compiled without optimization.
+    /// Runs the kernel on one packet, compiled without optimization.
     fn run_ref(&self, buffer: &mut [u8], descriptor: &mut Descriptor, variant: u8, parameter: u64) -> Outcome {
         self.compiled.run_ref(self.image(), buffer, descriptor, variant, parameter)
     }

@@ -1,5 +1,4 @@
-//! Errors in the configuration of a function, and in its commands. Their messages address the
-//! operator.
+//! Errors in the configuration and commands of a function. The messages address the operator.
 
 use std::borrow::Cow;
 use std::ops::Range;
@@ -9,16 +8,15 @@ use std::path::PathBuf;
 /// function.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
-    /// A key or its value has the wrong form. The error contains the position in the configuration.
+    /// A key or its value has the wrong form. The error contains its position.
     #[error(transparent)]
     Toml(#[from] toml::de::Error),
     /// A value is well-formed but invalid.
     #[error("{message}")]
     Value {
-        /// Position of the value in the configuration, in bytes. It is `None` if the position is
-        /// unknown.
+        /// Position of the value in the configuration in bytes, if it is known.
         span: Option<Range<usize>>,
-        /// Description of the problem and of the valid values, in one sentence.
+        /// One sentence with the problem and the valid values.
         message: String,
     },
     /// A file cannot be read.
@@ -36,13 +34,13 @@ pub enum Error {
         path: PathBuf,
         /// Line number, counted from 1.
         line: usize,
-        /// Description of the problem and of the valid values, in one sentence.
+        /// One sentence with the problem and the valid values.
         message: String,
     },
     /// A command to a running function failed.
     #[error("{}", single_line(message))]
     Command {
-        /// Description of the problem and of the remedy, in one sentence.
+        /// One sentence with the problem and the remedy.
         message: String,
     },
     /// A function that a user wrote is invalid.
@@ -54,13 +52,13 @@ pub enum Error {
 }
 
 impl Error {
-    /// Creates the error of an invalid value. The caller adds the position with [`Error::at`], or
+    /// Creates an error for an invalid value. The caller adds the position with [`Error::at`], or
     /// converts the error with [`Error::in_command`].
     pub(crate) fn value(message: impl Into<String>) -> Self {
         Self::Value { span: None, message: message.into() }
     }
 
-    /// Adds the position `span` in the configuration to this error.
+    /// Adds a position in the configuration to this error.
     pub(crate) fn at(self, span: Range<usize>) -> Self {
         Self::Value { span: Some(span), message: self.to_string() }
     }
@@ -71,8 +69,7 @@ impl Error {
     }
 }
 
-/// Escapes the control characters of a message, such as a line break in a name that a command
-/// contains.
+/// Escapes the control characters in a message, such as a line break in a name from a command.
 fn single_line(message: &str) -> Cow<'_, str> {
     if !message.chars().any(char::is_control) {
         return message.into();

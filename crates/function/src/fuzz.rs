@@ -8,8 +8,8 @@ use crate::routes::{Address, Names, Route, parse};
 
 pub use crate::routing::netlink_messages;
 
-/// Parses a route file, whose first byte selects the address family. Checks that no route has bits
-/// set beyond its prefix length, and that an error names an existing line.
+/// Parses a route file. The first byte of `data` selects the address family. Checks that no route
+/// has bits set beyond its prefix length, and that each error names an existing line.
 pub fn route_file(data: &[u8]) {
     match data {
         [4, text @ ..] => routes_of::<u32>(text),
@@ -31,7 +31,7 @@ fn routes_of<A: Address>(text: &[u8]) {
     }
 }
 
-/// Parses a pattern file. Checks that no pattern is empty, and that an error names an existing
+/// Parses a pattern file. Checks that no pattern is empty and that each error names an existing
 /// line.
 pub fn pattern_file(data: &[u8]) {
     let lines = 1 + data.iter().filter(|&&byte| byte == b'\n').count();

@@ -62,7 +62,7 @@ pub use columns::WorkColumns;
 pub use error::Error;
 pub use godwit_declare::{Contract, Counter, Drop, Verdict};
 
-/// All kinds of functions with Rust code, in the order of their kernel numbers.
+/// Function kinds with Rust code, in the order of their kernel numbers.
 pub const KINDS: &[Kind] = &[
     template::KIND,
     echo::KIND,
@@ -76,7 +76,7 @@ pub const KINDS: &[Kind] = &[
     nids::KIND,
 ];
 
-/// Description of a kind of function, from which configured functions are created.
+/// Kind of function, from which configured functions are created.
 pub struct Kind {
     /// Contract of the function, which states what it reads and writes.
     pub contract: &'static Contract,
@@ -84,10 +84,10 @@ pub struct Kind {
     pub build: Build,
 }
 
-/// Constructor that creates a function from its stanza in the configuration.
+/// Constructor of a function from its configuration stanza.
 pub type Build = fn(Spanned<DeTable<'_>>, &BuildContext<'_>) -> Result<Arc<dyn Function>, Error>;
 
-/// Names and paths to which a stanza of the configuration may refer.
+/// Names and paths that a configuration stanza may refer to.
 pub struct BuildContext<'a> {
     /// Name of the function in the configuration.
     pub name: &'a str,
@@ -97,12 +97,12 @@ pub struct BuildContext<'a> {
     pub directory: &'a Path,
 }
 
-/// Event of a function: its name in `docs/monitoring.md`, and one sentence for the operator.
+/// Event of a function: its name in `docs/monitoring.md`, and a message for the operator.
 pub type Notice = (&'static str, String);
 
 /// A configured network function.
 ///
-/// All workers share the function, and it is read-only. State that changes with each packet is in
+/// All workers share the function, which is read-only. State that changes with each packet is in
 /// the [`HostHalf`] of each worker.
 pub trait Function: Send + Sync {
     /// Returns the contract of the function. The contract states what the function reads and
@@ -137,14 +137,14 @@ pub trait Function: Send + Sync {
         [0; 16]
     }
 
-    /// Returns the kind of processing for every packet. Only functions that do not prepare packets
-    /// on the CPU use this value.
+    /// Returns the variant for every packet. Only functions that do not prepare packets on the CPU
+    /// use this value.
     fn variant(&self) -> u8 {
         0
     }
 
-    /// Creates the CPU part of the function for one worker. `worker` is the number of this worker,
-    /// and `workers` is the number of all workers. Returns `None` if the function has no CPU part.
+    /// Creates the host half of the function for one worker. `worker` is the number of this worker,
+    /// and `workers` is the number of all workers. Returns `None` if the function has no host half.
     /// The kernel then runs on every packet with [`Function::variant`] and parameter 0.
     fn host_half(&self, worker: usize, workers: usize) -> Option<Box<dyn HostHalf>> {
         let _ = (worker, workers);
@@ -171,8 +171,7 @@ pub trait Function: Send + Sync {
         Err(Error::Command { message: "this function takes no commands".to_owned() })
     }
 
-    /// Returns the kernel of a function that a user wrote. Returns `None` if the kernel is part of
-    /// Godwit.
+    /// Returns the kernel of a user-written function, or `None` if the kernel is part of Godwit.
     fn custom_kernel(&self) -> Option<&'static CustomKernel> {
         None
     }
@@ -209,28 +208,28 @@ pub trait Function: Send + Sync {
     /// in a replay. A replay waits for slow outputs and loses no data.
     ///
     /// # Errors
-    /// Returns one sentence if an output cannot be opened. The run does not start.
+    /// Returns an error if an output cannot be opened. The run then does not start.
     fn start(&self, live: bool) -> Result<(), Error> {
         let _ = live;
         Ok(())
     }
 
-    /// Opens the outputs of the function again under their names, after the operator has renamed
-    /// the files. The signal SIGHUP causes this call.
+    /// Reopens the outputs of the function after the operator has renamed the files. The signal
+    /// SIGHUP causes this call.
     ///
     /// # Errors
-    /// Returns one sentence if an output cannot be opened. The old output stays open.
+    /// Returns an error if an output cannot be reopened. The old output stays open.
     fn reopen(&self) -> Result<(), Error> {
         Ok(())
     }
 
-    /// Writes the remaining output of the function. The engine calls the method once. At that time,
-    /// all workers have ended, and the counters are not yet read for the last time.
+    /// Writes the remaining output of the function. The engine calls the method once, after all
+    /// workers have ended and before it reads the counters for the last time.
     fn finish(&self) {}
 
-    /// Returns the names of the function's tables and the numbers of their entries, such as routes
-    /// and SAs. The control thread calls the method about once a second, so it must not wait while
-    /// another thread changes a table.
+    /// Returns the name and entry count of each table, such as routes and SAs. The control thread
+    /// calls the method about once a second, so it must not wait while another thread changes a
+    /// table.
     fn tables(&self) -> Vec<(String, u64)> {
         Vec::new()
     }
@@ -252,7 +251,7 @@ pub trait Function: Send + Sync {
     }
 
     /// Returns the ports in the port set with number `set`. A flooded packet leaves by all ports of
-    /// such a set (see [`PORT_FLOOD`](godwit_abi::PORT_FLOOD)).
+    /// its set (see [`PORT_FLOOD`](godwit_abi::PORT_FLOOD)).
     fn flood_ports(&self, set: u32) -> &[u8] {
         let _ = set;
         &[]
@@ -268,7 +267,7 @@ pub trait Function: Send + Sync {
         let _ = (buffer, descriptor, port, set);
     }
 
-    /// Returns the interval between calls of [`Function::housekeeping`]. Returns `None` if that
+    /// Returns the interval between calls to [`Function::housekeeping`]. Returns `None` if that
     /// method must not be called. The engine reads the interval once.
     fn housekeeping_interval(&self) -> Option<Duration> {
         None
@@ -290,20 +289,20 @@ pub trait Function: Send + Sync {
         Ok(())
     }
 
-    /// Returns the values of the counters in [`Contract::counters`], in the same order. The control
-    /// thread calls the method.
+    /// Returns the counter values in the order of [`Contract::counters`]. The control thread calls
+    /// the method.
     fn counts(&self) -> Vec<u64> {
         Vec::new()
     }
 
     /// Returns the part of the function that must not repeat sequence numbers after a restart, if
-    /// there is one.
+    /// any.
     fn durable(&self) -> Option<&dyn Durable> {
         None
     }
 
     /// Processes one packet in the same way as the kernel. This reference implementation is written
-    /// directly from the standard, and favors clarity over speed.
+    /// directly from the standard, and favours clarity over speed.
     ///
     /// `buffer` is the whole buffer of the packet. The function may change `descriptor.head` and
     /// `descriptor.length` within the buffer.
@@ -322,7 +321,7 @@ pub trait Durable {
     /// output must not depend on earlier runs.
     ///
     /// # Errors
-    /// If another process uses a key, or the state folder cannot be written.
+    /// Returns an error if another process uses a key, or if the state folder cannot be written.
     fn start(&self, name: &str, state: &Arc<State>) -> Result<(), Error>;
 }
 
@@ -379,17 +378,16 @@ pub trait Running {
     }
 }
 
-/// Part of a function that runs on the CPU of a worker. It processes packets in batches, before and
+/// Part of a function that runs on a worker's CPU. It processes packets in batches, before and
 /// after the kernel.
 pub trait HostHalf: Send {
-    /// Decides what the kernel has to do for each packet. Appends one [`Work`] per descriptor, in
+    /// Decides what the kernel must do with each packet. Appends one [`Work`] per descriptor, in
     /// the same order.
     fn prepare(&mut self, region: &Region, descriptors: &[Descriptor], work: &mut Vec<Work>);
 
-    /// Decides what the kernel has to do for each packet, as [`HostHalf::prepare`] does. Stores the
-    /// result as one array per field.
+    /// Makes the same decisions as [`HostHalf::prepare`], but stores them as one array per field.
     ///
-    /// The engine calls this method. A fast function implements it directly.
+    /// The engine calls this method. Fast functions implement it directly.
     fn prepare_columns(&mut self, region: &Region, descriptors: &[Descriptor], work: &mut WorkColumns) {
         work.extend_with_rows(|rows| self.prepare(region, descriptors, rows));
     }
@@ -413,14 +411,14 @@ pub trait HostHalf: Send {
     }
 
     /// Returns whether the function needs the time of packets. The result never changes. If it is
-    /// true, the engine calls [`HostHalf::set_time`] before each call of `prepare_columns`.
+    /// true, the engine calls [`HostHalf::set_time`] before each call to `prepare_columns`.
     fn reads_time(&self) -> bool {
         false
     }
 
-    /// Receives the time of the next packets, in nanoseconds on a clock that never decreases.
-    /// `times_ns` has the timestamp of each of these packets in a replay, and is `None` otherwise.
-    /// All packets then have the time `now_ns`.
+    /// Receives the time of the next packets, in nanoseconds of a monotonic clock. In a replay,
+    /// `times_ns` holds the timestamp of each packet. Otherwise, it is `None`, and all packets have
+    /// the time `now_ns`.
     fn set_time(&mut self, now_ns: u64, times_ns: Option<&[u64]>) {
         let _ = (now_ns, times_ns);
     }
@@ -509,8 +507,8 @@ pub enum Work {
 /// `kind`, which must be one of [`kind_names`].
 ///
 /// # Errors
-/// Returns an error if the kind is unknown. Otherwise, returns the first problem of the stanza, or
-/// of a file that it names.
+/// Returns an error if the kind is unknown. Otherwise, returns the first problem in the stanza or
+/// in a file that it names.
 pub fn build(
     kind_name: &str,
     stanza: Spanned<DeTable<'_>>,
@@ -528,14 +526,14 @@ pub fn build(
     }
 }
 
-/// Returns all values that the key `kind` of a function can have.
+/// Returns all valid values of the key `kind` of a function.
 pub fn kind_names() -> Vec<&'static str> {
     let in_rust = KINDS.iter().map(|kind| kind.contract.kind);
     in_rust.chain(builtin::all().map(|(contract, _)| contract.kind)).chain([custom::KIND_NAME]).collect()
 }
 
-/// Returns the description of a kind of function with Rust code. Returns `None` if there is no such
-/// kind.
+/// Returns the function kind with this name. Returns `None` if it does not exist or has no Rust
+/// code.
 pub fn kind(kind: &str) -> Option<&'static Kind> {
     KINDS.iter().find(|candidate| candidate.contract.kind == kind)
 }

@@ -1,4 +1,4 @@
-//! Checks the keys of control requests, as the configuration reader checks those of stanzas.
+//! Refuses unknown keys in control requests.
 
 use serde_json::Value;
 
@@ -7,11 +7,11 @@ use crate::Error;
 /// Keys that select the command and its function. Every request may have them.
 const ADDRESS: [&str; 3] = ["command", "function", "kind"];
 
-/// Refuses a request whose command does not use one of its keys. `commands` contains the keys of
-/// each command. A command that is not in the list is not checked, because the caller refuses it.
+/// Refuses a request with a key that its command does not use. `commands` contains the keys of each
+/// command. A command that is not listed is not checked, because the caller refuses it.
 ///
 /// # Errors
-/// If the request has an unknown key, such as a misspelt one.
+/// Returns an error if the request has an unknown key, such as a typo.
 pub fn refuse_unknown(request: &Value, commands: &[(&str, &[&str])]) -> Result<(), Error> {
     let command = request.get("command").and_then(Value::as_str).unwrap_or_default();
     match commands.iter().find(|(name, _)| *name == command) {
@@ -20,7 +20,7 @@ pub fn refuse_unknown(request: &Value, commands: &[(&str, &[&str])]) -> Result<(
     }
 }
 
-/// Refuses an entry of a request that has a key which is not in `keys`. `what` names the entry.
+/// Refuses a request entry with a key outside `keys`. `what` names the entry in the error message.
 pub(crate) fn refuse_unknown_in(entry: &Value, what: &str, keys: &[&str]) -> Result<(), Error> {
     refuse_other_keys(entry, what, keys, &[])
 }

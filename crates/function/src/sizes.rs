@@ -1,4 +1,4 @@
-//! Counts of table entries that threads can read while another thread changes a table.
+//! Entry counts of tables, which threads can read while another thread changes a table.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, PoisonError, TryLockError};
@@ -16,7 +16,7 @@ impl<const N: usize> Sizes<N> {
         Self { names, last: [const { AtomicU64::new(0) }; N] }
     }
 
-    /// Returns the name and the number of entries of each table. `count` computes the numbers.
+    /// Returns the name and entry count of each table. `count` computes the counts.
     pub(crate) fn read<T>(&self, tables: &Mutex<T>, count: impl FnOnce(&T) -> [usize; N]) -> Vec<(String, u64)> {
         let guard = match tables.try_lock() {
             Ok(guard) => Some(guard),

@@ -38,7 +38,7 @@ pub(crate) fn run(function: &dyn Function, frame: &mut Vec<u8>) -> Outcome {
     outcome
 }
 
-/// Runs the CPU part of a function on a frame that arrived at `port`. Returns `Ok` if the frame
+/// Runs the host half of a function on a frame that arrived at `port`. Returns `Ok` if the frame
 /// goes on to the kernel, or the drop reason otherwise.
 pub(crate) fn prepare_one(function: &dyn Function, port: u8, frame: &[u8]) -> Result<(), u8> {
     let mut region = Arena::new(ArenaConfig { packets: 1, ..ArenaConfig::default() }, 1).unwrap().split().remove(0);

@@ -9,14 +9,13 @@ use crate::{BuildContext, Error};
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Config {
-    /// Number of ports over which packets are distributed. Packets are distributed over all ports
-    /// if this setting is absent.
+    /// Number of ports over which packets are distributed. The default is all ports.
     ports: Option<Spanned<u32>>,
 }
 
 impl Config {
-    /// Returns the number of ports over which packets are distributed. The number is at least 1 and
-    /// at most the number of configured ports.
+    /// Returns the number of ports over which packets are distributed. It is at least 1 and at most
+    /// the number of configured ports.
     pub(super) fn ports(&self, context: &BuildContext<'_>) -> Result<u32, Error> {
         let available = u32::try_from(context.ports.len()).unwrap_or(u32::MAX);
         match &self.ports {

@@ -22,8 +22,8 @@ pub use config::Config;
 /// Properties, verdicts and drop reasons of the function, as declared in `kernels/echo/echo.h`.
 pub use godwit_kernels::declared::echo::*;
 
-/// Offset of the port number in the frame, in bytes. The headers before the port number are
-/// Ethernet, IPv4 without options, and UDP.
+/// Offset of the port number in the frame, in bytes. It follows the headers of Ethernet, IPv4
+/// without options, and UDP.
 pub const NUMBER_OFFSET: usize = 14 + 20 + 8;
 
 /// Registration of the function kind `echo`.

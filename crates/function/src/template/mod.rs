@@ -1,5 +1,5 @@
-//! The function `template` swaps the MAC addresses of a frame and forwards it. It serves as the
-//! starting point of a new function.
+//! The function `template` swaps the MAC addresses of a frame and forwards it. It is the starting
+//! point for a new function.
 
 mod config;
 mod reference;
