@@ -6,8 +6,7 @@ use std::sync::Arc;
 
 use crate::{BUFFER_UNIT_BYTES, Error, Memory, Region};
 
-/// Size of a memory page in bytes. Regions consist of whole pages if a port requires space before
-/// buffers, or a certain distance between them.
+/// Size of a memory page in bytes.
 const PAGE_BYTES: usize = 4096;
 
 /// Arrangement of the packet buffers in the memory of a worker.
@@ -15,8 +14,8 @@ const PAGE_BYTES: usize = 4096;
 pub enum Layout {
     /// All buffers have the same size. Packets may be freed in any order.
     Slots,
-    /// Each buffer is only as large as its packet needs. The buffers lie one after another in a
-    /// ring, whose space becomes free in the order of arrival.
+    /// Each buffer is only as large as its packet needs. Buffers lie one after another in a ring,
+    /// and their space becomes free in arrival order.
     Dense,
 }
 
@@ -27,9 +26,9 @@ pub enum Reuse {
     /// core's cache.
     #[default]
     Last,
-    /// The next packet gets the buffer that was freed first. If packets are freed in about the
-    /// order of their arrival, successive packets get adjacent buffers. A device can copy such
-    /// buffers in one transfer.
+    /// The next packet gets the buffer that was freed first. If packets are freed roughly in
+    /// arrival order, successive packets get adjacent buffers, which a device can copy in one
+    /// transfer.
     Oldest,
 }
 
@@ -41,8 +40,8 @@ pub struct ArenaConfig {
     /// Selects the free buffer for the next packet in the layout `slots`. The layout `dense`
     /// ignores this setting.
     pub reuse: Reuse,
-    /// Number of buffers per worker. The layout `dense` gets memory for this number of buffers of
-    /// maximum size.
+    /// Number of buffers per worker. In the layout `dense`, the memory suffices for this many
+    /// buffers of maximum size.
     pub packets: usize,
     /// Maximum length of a frame that a port may receive.
     pub frame_bytes_max: usize,
@@ -53,16 +52,16 @@ pub struct ArenaConfig {
     pub tailroom_bytes: usize,
     /// Reduction of the tailroom in bytes, indexed by the frame length modulo 16. Functions that
     /// pad frames to whole cipher blocks need less tailroom for some lengths. In the layout
-    /// `dense`, smaller buffers also reduce the copies to devices.
+    /// `dense`, less data is then copied to devices.
     pub tailroom_saved: [u8; 16],
     /// Alignment of buffers, which is 64 or 128 bytes. Device copies are fastest with 128.
     pub align_bytes: usize,
-    /// Number of bytes before each buffer that only a port's driver accesses. It must be a multiple
-    /// of `align_bytes`. Unless it is 0, the memory of each worker consists of whole pages.
+    /// Number of bytes before each buffer that are reserved for a port's driver. It must be a
+    /// multiple of `align_bytes`. If it is not 0, each worker's memory consists of whole pages.
     pub prefix_bytes: usize,
-    /// Distance in bytes from one buffer to the next, if a port requires a certain distance. It
-    /// must be a power of two, with enough space for a buffer and the bytes before it. If it is
-    /// set, the memory of each worker consists of whole pages.
+    /// Distance in bytes between the starts of adjacent buffers, if a port requires a fixed one. It
+    /// must be a power of two, with enough space for a buffer and the bytes before it. Each
+    /// worker's memory then consists of whole pages.
     pub slot_bytes: Option<usize>,
 }
 
@@ -90,10 +89,10 @@ impl ArenaConfig {
         needed.next_multiple_of(self.align_bytes)
     }
 
-    /// Returns the distance in bytes from one buffer to the next in the layout `slots`.
+    /// Returns the distance in bytes between the starts of adjacent buffers in the layout `slots`.
     ///
-    /// If no port requires a certain distance, it is an odd multiple of the alignment. Such a
-    /// distance distributes the frames over all cache sets of the processor.
+    /// If no port requires a fixed distance, it is an odd multiple of the alignment. This spreads
+    /// the frames over all cache sets of the processor.
     pub(crate) fn slot_stride_bytes(&self) -> usize {
         if let Some(bytes) = self.slot_bytes {
             return bytes;
@@ -161,7 +160,7 @@ impl ArenaConfig {
     }
 }
 
-/// The contiguous memory of all packets, shared by NICs, CPU and devices.
+/// Contiguous memory that holds all packets. NICs, the CPU and devices share it.
 ///
 /// ```
 /// use godwit_packet::{Arena, ArenaConfig};
@@ -208,7 +207,7 @@ impl Arena {
     /// Returns [`Error::Config`] if a size is invalid.
     ///
     /// # Panics
-    /// Panics if the memory has less than [`Arena::bytes_for`] bytes.
+    /// Panics if the memory is smaller than [`Arena::bytes_for`].
     pub fn over(memory: Memory, config: ArenaConfig, workers: usize) -> Result<Self, Error> {
         let bytes = Self::bytes_for(&config, workers)?;
         assert!(memory.bytes() >= bytes, "an arena of {bytes} bytes in {} bytes of memory", memory.bytes());
@@ -258,13 +257,13 @@ pub struct ArenaHandle {
 impl ArenaHandle {
     /// Returns the base address of the arena. Packet descriptors contain offsets from this address.
     ///
-    /// The address is aligned to 2 MiB for memory of the process, and to 4096 bytes for memory of a
-    /// device. The address is valid until this handle is dropped.
+    /// Memory that the process mapped is aligned to 2 MiB, and device memory to 4096 bytes. The
+    /// address is valid until this handle is dropped.
     pub fn base(&self) -> NonNull<u8> {
         self.memory.base()
     }
 
-    /// Returns the distance in bytes from one buffer to the next. Returns `None` for
+    /// Returns the distance in bytes between the starts of adjacent buffers. Returns `None` for
     /// [`Layout::Dense`], in which buffers have different sizes.
     pub fn slot_pitch_bytes(&self) -> Option<usize> {
         self.slot_pitch_bytes
@@ -275,8 +274,7 @@ impl ArenaHandle {
         self.memory.bytes()
     }
 
-    /// Returns the owner of memory that a device driver allocated. [`Memory::owner`] describes the
-    /// owner.
+    /// Returns the owner of the memory if a device driver allocated it, as [`Memory::owner`] does.
     pub fn memory_owner(&self) -> Option<&(dyn std::any::Any + Send + Sync)> {
         self.memory.owner()
     }

@@ -2,18 +2,17 @@
 
 use crate::Descriptor;
 
-/// Arrival data of a packet, which the worker keeps until the packet leaves.
+/// Arrival number and time of a packet. The worker keeps them until the packet leaves.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Stamp {
-    /// Sequence number of the packet on its arrival port. The number of workers does not change it.
+    /// Position of the packet among all packets of its arrival port. It does not depend on the
+    /// number of workers.
     pub sequence: u64,
-    /// Arrival time, in nanoseconds. Capture files state this time. For all other packets, the
-    /// machine's clock gives it.
+    /// Arrival time in nanoseconds, from the capture file or the machine's clock.
     pub time_ns: u64,
 }
 
-/// Packets that arrived together, in the order of their arrival. Both vectors have one entry per
-/// packet.
+/// Packets that arrived together, in arrival order. Both vectors have one entry per packet.
 #[derive(Debug, Default)]
 pub struct Batch {
     /// Descriptors of the packets.

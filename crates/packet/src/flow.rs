@@ -41,11 +41,10 @@ type Table = [u32; 256];
 
 /// A Toeplitz hash with a fixed key.
 ///
-/// If the key repeats every 16 bits ([`Toeplitz::symmetric`]), source and destination may be
-/// swapped without a change of the hash. With any other key, the hash depends on the direction. The
-/// two halves of a symmetric hash are equal, so it has only 16 bits of information. It distributes
-/// flows over workers but does not identify a flow. An attacker who knows the key can create
-/// collisions.
+/// If the key repeats every 16 bits ([`Toeplitz::symmetric`]), swapping source and destination does
+/// not change the hash. With any other key, the hash depends on the direction. The two halves of a
+/// symmetric hash are equal, so it has only 16 bits of information. It distributes flows over
+/// workers but does not identify a flow. An attacker who knows the key can create collisions.
 ///
 /// ```
 /// use godwit_packet::flow::Toeplitz;

@@ -22,12 +22,12 @@ use crate::Memory;
 ///   includes packets on a device. Either no lookup could find the bytes before, or the writer made
 ///   them unreachable and waited until all earlier packets returned.
 /// * Packets refer to new bytes by an index, which is in a parameter or in a word of the image. The
-///   writer passes the index to workers by a release store. Workers read it by an acquire load, or
-///   through a data dependency. If a device has its own copy of the image, the new bytes must be
+///   writer passes the index to workers with a release store. Workers read it with an acquire load,
+///   or through a data dependency. If a device has its own copy of the image, the new bytes must be
 ///   there before the index.
 /// * If packets refer to a word, one store of the word's size changes it, such as
-///   [`Image::store_u64`]. Kernels read the word by one load, so they see either the old or the new
-///   value.
+///   [`Image::store_u64`]. Kernels read the word with one load, so they see either the old or the
+///   new value.
 ///
 /// The process accesses the bytes as atomics. A violation of the rules therefore gives wrong bytes,
 /// but no undefined behaviour in Rust. Images hold keys, so dropping an image wipes it. The

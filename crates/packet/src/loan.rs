@@ -40,10 +40,10 @@ pub struct Loan {
     /// Identifier of the region, which is unique in the process.
     pub(crate) region: u64,
     pub(crate) buffers: Vec<Descriptor>,
-    /// Number of packets that the borrowing thread has passed to ports. The buffers of these
-    /// packets become free after the transmission.
+    /// Number of packets that the borrower has passed to ports. Their buffers become free after
+    /// transmission.
     pub(crate) handed_over: usize,
-    /// Buffers that a port has returned, as offsets in the arena in units of 64 bytes.
+    /// Arena offsets of the buffers that ports have returned, in units of 64 bytes.
     pub(crate) reclaimed: Vec<u32>,
 }
 
@@ -66,7 +66,7 @@ pub(crate) struct Units {
 }
 
 impl Units {
-    /// Allocates memory for a set of `units` units, if this has not happened yet.
+    /// Allocates memory for `units` units on the first call.
     pub(crate) fn reserve(&mut self, units: usize) {
         if self.words.is_empty() {
             self.words.resize(units.div_ceil(64), 0);
@@ -135,8 +135,8 @@ impl Units {
     }
 }
 
-/// Calls `with` for each 64-bit word of the set that contains bits of a range. The mask selects
-/// these bits.
+/// Calls `with` for each 64-bit word that overlaps a range, with a mask of the range's bits in this
+/// word.
 #[inline]
 fn each_word(first: usize, count: usize, mut with: impl FnMut(usize, u64)) {
     let (mut at, end) = (first, first + count);
@@ -163,9 +163,9 @@ pub struct Borrower {
     /// Set of the 64-byte units in all buffers that this thread has borrowed.
     held: Units,
     released: Vec<Descriptor>,
-    /// Number of packets that were passed to ports since the last call of [`Borrower::returned`].
+    /// Number of packets passed to ports since the last call to [`Borrower::returned`].
     handed_over: usize,
-    /// Buffers that ports have returned since the last call of [`Borrower::returned`].
+    /// Buffers that ports have returned since the last call to [`Borrower::returned`].
     reclaimed: Vec<u32>,
     /// Empty vector, whose memory a later loan reuses.
     spare: Vec<Descriptor>,
@@ -400,7 +400,7 @@ mod tests {
             assert!(panics(|| region.frame(&lent).len()));
             assert!(panics(|| region.buffer_mut(&lent).len()));
             assert!(panics(|| region.lend([&lent])));
-            // The descriptor is invalid, because it does not start at the start of a buffer.
+            // The descriptor starts inside a buffer, so it is invalid.
             let overlapping = Descriptor { buffer: lent.buffer + 1, room: 1, head: 0, length: 1, ..lent };
             assert!(!region.contains(&overlapping) && region.contains(&kept));
             assert!(panics(|| borrower.frame(&lent).len()));

@@ -13,14 +13,13 @@ const HUGEPAGE_BYTES: usize = 2 << 20;
 pub enum Backing {
     /// Huge pages that the system administrator has reserved (`vm.nr_hugepages`).
     Hugetlb,
-    /// Ordinary pages. The program has asked the kernel to combine them to transparent huge pages.
+    /// Ordinary pages, which the kernel may combine into transparent huge pages.
     Transparent,
     /// The memory was allocated by a device driver.
     Device,
 }
 
-/// Memory that is initially zero and starts at a page boundary. It is freed when this value is
-/// dropped.
+/// Zero-initialised memory that starts at a page boundary. It is freed when this value is dropped.
 ///
 /// Memory that the process has mapped is aligned to 2 MiB.
 pub struct Memory {
@@ -79,8 +78,8 @@ impl Memory {
     ///
     /// # Safety
     /// `base` must be aligned to 64, and the `bytes` bytes from `base` must be initialised. Until
-    /// `owner` is dropped, they must be valid for reads and writes. Only the device may access them
-    /// too, under the rules of [`ArenaHandle`](crate::ArenaHandle).
+    /// `owner` is dropped, they must be valid for reads and writes. Apart from this value, only the
+    /// device may access them, under the rules of [`ArenaHandle`](crate::ArenaHandle).
     pub unsafe fn from_owner(base: NonNull<u8>, bytes: usize, owner: Box<dyn Any + Send + Sync>) -> Self {
         debug_assert!(base.as_ptr().cast::<u64>().is_aligned() && base.as_ptr().align_offset(64) == 0);
         Self { base, bytes, backing: Backing::Device, owner: Owner::Other(owner) }
@@ -89,7 +88,7 @@ impl Memory {
     /// Excludes the memory from core dumps and from swapping. Memory from a device driver is not
     /// changed, because the driver controls its mapping.
     ///
-    /// Returns whether the pages are locked in memory. The limit of locked memory (RLIMIT_MEMLOCK)
+    /// Returns whether the pages are locked in memory. The limit on locked memory (RLIMIT_MEMLOCK)
     /// may prevent this.
     pub fn keep_private(&self) -> bool {
         let Owner::Mapping { base, bytes } = self.owner else { return false };

@@ -16,8 +16,8 @@ use crate::{ArenaConfig, BUFFER_UNIT_BYTES, Borrower, Descriptor, Layout, Loan, 
 
 /// The part of the packet memory that one worker owns.
 ///
-/// Every access checks the packet descriptor. A wrong descriptor is a bug and not bad input. The
-/// access then panics, so it cannot reach packets of another worker.
+/// Every access checks the packet descriptor, and panics if it is invalid. It therefore cannot
+/// reach packets of another worker. An invalid descriptor is a bug, not bad input.
 ///
 /// ```
 /// use godwit_packet::{Arena, ArenaConfig};
@@ -63,14 +63,15 @@ pub struct Region {
     /// The number can be negative for a short time. A port may return a buffer before the sending
     /// thread has reported the transfer to the port.
     in_ports: isize,
-    /// Distance in bytes from one buffer to the next. It is 0 if the buffers have different sizes.
+    /// Distance in bytes between the starts of adjacent buffers, or 0 if the buffers have different
+    /// sizes.
     slot_bytes: usize,
-    /// Factor that replaces a slow division by the number of 64-byte units per buffer. It is 2^64
-    /// divided by this number, rounded up. It is 0 for one unit per buffer.
+    /// Reciprocal of the number of 64-byte units per buffer, which avoids a slow division. It is
+    /// 2^64 divided by this number, rounded up. It is 0 for one unit per buffer.
     slot_inverse: u64,
     /// Size of the largest buffer, in units of 64 bytes.
     room_max: u8,
-    /// Size in bytes of the memory before each buffer that is reserved for a port's driver.
+    /// Number of bytes before each buffer that are reserved for a port's driver.
     prefix_bytes: usize,
     /// Empty vector, whose memory the next loan reuses.
     spare: Vec<Descriptor>,
@@ -214,7 +215,7 @@ impl Region {
         }
     }
 
-    /// Frees several buffers. This is fastest in the order of their allocation.
+    /// Frees several buffers. This is fastest if they are in allocation order.
     #[inline]
     pub fn release_all(&mut self, packets: &[impl AsRef<Descriptor>]) {
         debug_assert!(self.allocated >= packets.len(), "a buffer was returned twice");
@@ -242,8 +243,8 @@ impl Region {
 
     /// Removes a buffer from use. The buffer counts as freed, but no later packet uses it.
     ///
-    /// A worker calls this method instead of [`Region::release`] for a buffer of a device that no
-    /// longer responds. Such a device may still write to the buffer.
+    /// A worker calls this method instead of [`Region::release`] if the device that uses the buffer
+    /// no longer responds. Such a device may still write to the buffer.
     #[cold]
     pub fn quarantine(&mut self, descriptor: &Descriptor) {
         debug_assert!(self.contains(descriptor));
@@ -299,7 +300,7 @@ impl Region {
         }
     }
 
-    /// Returns the number of packets that a worker may receive without the reserved buffers.
+    /// Returns how many packets a worker may receive without using the reserved buffers.
     #[inline]
     pub fn free_for_arrivals(&self) -> usize {
         if self.reserve == 0 { usize::MAX } else { self.free_packets().saturating_sub(self.reserve) }
@@ -341,7 +342,7 @@ impl Region {
         Loan { region: self.id, buffers, handed_over: 0, reclaimed: std::mem::take(&mut self.spare_reclaimed) }
     }
 
-    /// Returns whether this region has ever lent a buffer to a thread or a port. Otherwise, all its
+    /// Returns whether this region has ever lent a buffer to a thread or a port. If not, all its
     /// buffers are accessible.
     pub fn is_lending(&self) -> bool {
         !self.lent.is_unused()
@@ -366,7 +367,7 @@ impl Region {
         self.spare_reclaimed = loan.reclaimed;
     }
 
-    /// Prepares the set of lent buffers, if no buffer was lent before.
+    /// Prepares the set of lent buffers before the first loan.
     #[inline]
     fn begin_lending(&mut self) {
         if self.lent.is_unused() {
@@ -390,7 +391,6 @@ impl Region {
         if self.slot_bytes > 0 { self.lent.has(unit) } else { self.lent.any(unit, usize::from(room)) }
     }
 
-    /// Returns the number of 64-byte units that a lent buffer adds to the set [`Region::lent`].
     #[inline(always)]
     fn marks(&self, room: u8) -> usize {
         if self.slot_bytes > 0 { 1 } else { usize::from(room) }
@@ -425,7 +425,7 @@ impl Region {
         (descriptor.buffer as usize).wrapping_sub(self.start / BUFFER_UNIT_BYTES)
     }
 
-    /// Returns whether [`Region::contains`] returns true for each of the descriptors.
+    /// Returns whether [`Region::contains`] is true for every descriptor.
     #[inline]
     pub fn contains_all(&self, descriptors: &[Descriptor]) -> bool {
         if self.is_lending() && self.slot_bytes == 0 {

@@ -14,16 +14,15 @@ pub use select::select;
 pub(crate) use summary::adjacent;
 pub use summary::{Extents, are_in_order, extents, verdict_of_all};
 
-/// Summary of several packet descriptors. The fields for buffers count units of 64 bytes. The
-/// fields for frames count bytes.
+/// Summary of several packet descriptors. Buffer positions and sizes are in units of 64 bytes, and
+/// frame sizes in bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Scan {
     /// Position of the first buffer in the packet memory.
     pub first: u32,
     /// Position of the last buffer in the packet memory.
     pub last: u32,
-    /// Position of the end of the last buffer. With 64 bits, even an invalid descriptor causes no
-    /// overflow.
+    /// End of the last buffer. It has 64 bits, so even an invalid descriptor causes no overflow.
     pub end: u64,
     /// Total size of all buffers.
     pub units: u64,
@@ -33,8 +32,7 @@ pub struct Scan {
     pub head: u32,
     /// Largest end of a frame, counted from the start of its buffer.
     pub frame_end: u32,
-    /// Total number of frame bytes that a function reads. The scan limits the number for each
-    /// frame.
+    /// Total number of frame bytes that a function reads, with a limit for each frame.
     pub read_bytes: u64,
     /// Whether any frame ends after its buffer.
     pub beyond: bool,

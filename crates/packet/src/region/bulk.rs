@@ -11,8 +11,8 @@ const FETCHED_UNITS_MAX: u8 = 4;
 const FETCHED_AHEAD_BYTES: usize = 2048;
 
 impl Region {
-    /// Prefetch distance in packets for the header cache lines of packets that will be written. A
-    /// core writes about this many packets during one memory access.
+    /// Prefetch distance in packets for the header cache lines of new packets. A core writes about
+    /// this many packets during one memory access.
     ///
     /// In the benchmark `worker_cost imix`, a distance of 8 packets was slower, and a distance of
     /// 28 packets was not faster.
@@ -25,7 +25,7 @@ impl Region {
     /// Allocation stops when no buffer is free. Returns the number of allocated packets.
     ///
     /// The result equals that of [`Region::allocate`] and [`Region::buffer_mut`] for each packet.
-    /// This method is faster, because some work is done only once.
+    /// This method is faster, because it does some work only once.
     ///
     /// `next` holds up to [`Region::FETCHED_AHEAD_PACKETS`] lengths that the caller will probably
     /// request next. Cache lines of the buffers for these lengths are prefetched.
@@ -130,8 +130,8 @@ impl Region {
     /// The code has no branch that depends on a length, because the processor cannot predict the
     /// lengths of mixed traffic. Returns the alignment of buffers, in units of 64 bytes.
     ///
-    /// Returns `None` and changes nothing in three cases. The layout is not `dense`, a frame is too
-    /// long, or the buffers do not all fit before the end of the ring.
+    /// Returns `None` and changes nothing if the layout is not `dense`, if a frame is too long, or
+    /// if the buffers do not all fit before the end of the ring.
     #[inline(always)]
     fn allocate_adjacent(&mut self, lengths: &[u16], packets: &mut Vec<Descriptor>) -> Option<usize> {
         let Buffers::Dense(dense) = &mut self.buffers else { return None };
@@ -169,8 +169,8 @@ impl Region {
     ) {
         debug_assert!(self.contains_all(packets));
         let base = self.memory.base().as_ptr();
-        // Address of the next buffer to prefetch. The address may be wrong after the end of the
-        // ring, which does no harm.
+        // Address of the next buffer to prefetch. It may be wrong beyond the end of the ring, which
+        // is harmless.
         let mut ahead = packets.first().map_or(base, |first| base.wrapping_add(first.frame_offset()));
         let mut fetch_next = || {
             let Some(&length) = lengths.next() else { return };

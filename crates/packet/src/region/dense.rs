@@ -84,8 +84,6 @@ impl Dense {
         let (mut at, mut skipped) = (self.head, 0);
         let mut next = self.quarantined.partition_point(|units| units.end <= at);
         while skipped + units <= free {
-            // The search continues at `after`. This is the end of the unusable range that overlaps
-            // the buffer, or the end of the ring.
             let blocked = self.quarantined.get(next).filter(|blocked| blocked.start < at + units);
             let after = match blocked {
                 Some(blocked) => blocked.end,
@@ -103,7 +101,7 @@ impl Dense {
         None
     }
 
-    /// Makes the next `units` units at the head a gap, which must end within the ring. The gap
+    /// Turns the next `units` units at the head into a gap, which must end within the ring. The gap
     /// becomes free when the tail moves over it.
     fn leave_gap(&mut self, units: usize) {
         if units > 0 {

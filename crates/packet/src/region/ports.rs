@@ -18,8 +18,8 @@ impl Region {
     /// Returns the offset of the buffer from the base of the arena, in units of 64 bytes.
     ///
     /// Returns `None` if no buffer is free except for the [reserve](Region::set_reserve). Also
-    /// returns `None` in layout [`Layout::Dense`](crate::Layout::Dense), because the size of a
-    /// buffer depends on its frame there.
+    /// returns `None` in [`Layout::Dense`](crate::Layout::Dense), where the size of a buffer
+    /// depends on its frame.
     #[inline]
     pub fn post(&mut self) -> Option<u32> {
         if self.reserve > 0 && self.free_packets() <= self.reserve {
@@ -142,9 +142,9 @@ impl Region {
         if inside >= self.bytes || self.slot_bytes == 0 {
             return None;
         }
-        // Compute the remainder of a division by the number of units per buffer (Lemire, Kaser,
-        // Kurz, "Faster remainder by direct computation", 2019). The result is exact for packet
-        // memory below 2^32 units.
+        // The remainder of the division by the number of units per buffer is computed with
+        // multiplications (Lemire, Kaser, Kurz, "Faster remainder by direct computation", 2019). It
+        // is exact for positions below 2^32.
         let fraction = ((inside / BUFFER_UNIT_BYTES) as u64).wrapping_mul(self.slot_inverse);
         let in_slot = (u128::from(fraction) * (self.slot_bytes / BUFFER_UNIT_BYTES) as u128) >> 64;
         let in_buffer = (in_slot as usize).checked_sub(self.prefix_bytes / BUFFER_UNIT_BYTES)?;

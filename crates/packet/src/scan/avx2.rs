@@ -20,8 +20,8 @@ const _: () = {
     assert!(offset_of!(Descriptor, room) == 8 && size_of::<Descriptor>() == 16);
 };
 
-/// Maximum number of packets per scan step. After at most twice this number of packets, the 32-bit
-/// sums are added to 64-bit sums, so no sum overflows.
+/// Maximum number of packets per scan step. The 32-bit sums cover at most two steps, so they cannot
+/// overflow.
 const PACKETS_MAX: usize = 1 << 15;
 
 /// Distance in bytes from the scanned to the prefetched descriptors.
@@ -39,8 +39,7 @@ static MASKS: [i32; 64] = {
     masks
 };
 
-/// Reduces each of four vectors to one 32-bit word, by an operation over all SIMD lanes of the
-/// vector.
+/// Reduces each of four vectors to one 32-bit word. The operation combines all SIMD lanes.
 macro_rules! reduce_lanes {
     ($of_eight:ident, $of_four:ident, $vectors:expr) => {{
         let [a, b, c, d] = $vectors;

@@ -30,8 +30,8 @@ fn select_each(keys: &[u16], key: u16, packets: &[Descriptor], out: &mut [Descri
     count
 }
 
-/// For two packets with two bits that state which of them are selected: the 32-bit words of both
-/// packets in an order that begins with a selected packet.
+/// Orders of the 32-bit words of two packets that put a selected packet first. The index has one
+/// bit per packet, which states whether the packet is selected.
 #[cfg(target_arch = "x86_64")]
 const SELECTED_FIRST: [[i32; 8]; 4] =
     [[0, 1, 2, 3, 4, 5, 6, 7], [0, 1, 2, 3, 4, 5, 6, 7], [4, 5, 6, 7, 0, 1, 2, 3], [0, 1, 2, 3, 4, 5, 6, 7]];

@@ -161,8 +161,7 @@ unsafe fn extents_avx2(descriptors: &[Descriptor]) -> Extents {
     }
     let (shortest, longest, units) = (lanes(shortest), lanes(longest), lanes(units));
     let pairs_result = Extents {
-        // The vector contains `u32::MAX` if there are no pairs of descriptors. The result is
-        // therefore limited to 16 bits.
+        // Without pairs of descriptors, the vector still contains `u32::MAX`.
         shortest: shortest[1].min(shortest[5]).min(u16::MAX.into()) as u16,
         longest: longest[1].max(longest[5]) as u16,
         units: u64::from(units[2]) + u64::from(units[6]),
