@@ -39,9 +39,8 @@ pub struct Verdict {
 /// A configured edge of the function chain. It leads packets from a port or function to the next
 /// one.
 ///
-/// If several edges match a packet, the most specific edge applies. The most specific edge has a
-/// class and a verdict. The next one has only a verdict, the next only a class, and the last has
-/// neither.
+/// If several edges match a packet, the most specific one applies. Their order is: class and
+/// verdict, verdict only, class only, neither.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Edge {
     /// Name of the port or function that the packet leaves.
@@ -62,8 +61,7 @@ pub enum Warning {
     PortWithoutEdge {
         /// Name of the port.
         port: String,
-        /// Packet classes to which the warning applies. The list is empty if it applies to all
-        /// classes.
+        /// Affected packet classes. An empty list means all classes.
         classes: Vec<String>,
     },
     /// Packets with a certain verdict of a function match no edge.
@@ -72,8 +70,7 @@ pub enum Warning {
         function: String,
         /// Name of the verdict.
         verdict: String,
-        /// Affected classes. The list is empty if all classes that can reach the function are
-        /// affected.
+        /// Affected classes. An empty list means all classes that can reach the function.
         classes: Vec<String>,
     },
     /// No edge leads to a function.
@@ -153,11 +150,11 @@ impl Chain {
     /// 1 on. Class 0 is the default class.
     ///
     /// # Errors
-    /// Returns the first invalid edge.
+    /// Returns an error for the first invalid edge.
     ///
     /// # Panics
-    /// Panics if there are more than 256 ports or classes, more than 16384 functions, or more than
-    /// 254 verdicts of one function. The configuration parser rejects these numbers.
+    /// Panics if there are more than 256 ports or classes, more than 16384 functions, or a function
+    /// with more than 254 verdicts. The configuration parser rejects such configurations.
     pub fn new(ports: Vec<Port>, functions: Vec<Function>, classes: &[String], edges: &[Edge]) -> Result<Self, Error> {
         let stages = Stages::new(ports, functions, classes);
         let resolved = resolve::resolve(&stages, edges)?;

@@ -30,8 +30,7 @@ pub struct Rule {
     pub destination_ports: Option<RangeInclusive<u16>>,
 }
 
-/// Classifier: assigns a packet the class of the first matching rule, or class 0 if no rule
-/// matches.
+/// Assigns each packet the class of the first matching rule, or class 0 if no rule matches.
 ///
 /// The search is linear, with a few masked comparisons and no branch within a rule. It is fast
 /// enough for a few dozen rules. Packets that are not IP have class 0.
@@ -82,8 +81,8 @@ struct Key<A> {
     destination: A,
     source_port: u16,
     destination_port: u16,
-    /// Protocol number. The bit [`HAS_PORTS`] is set if the protocol has ports and the packet is no
-    /// fragment.
+    /// Protocol number. The bit [`HAS_PORTS`] is set if the protocol has ports and the packet is
+    /// not a fragment.
     protocol: u16,
 }
 

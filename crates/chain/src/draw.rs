@@ -5,7 +5,7 @@ use std::fmt::Write;
 use crate::resolve::Stage;
 use crate::{Chain, Next};
 
-/// Packets that leave a port or function and have the same next function or port.
+/// Packets that share both their last and their next function or port.
 struct Group {
     /// Text with the verdict and the classes of the packets. It is empty if all packets have the
     /// same next function or port.
@@ -164,7 +164,7 @@ impl Chain {
     }
 }
 
-/// Quotes a string for the DOT language. Only `"` is special in DOT strings, and `\` in labels.
+/// Quotes and escapes a string for the DOT language.
 fn quoted(text: &str) -> String {
     let escaped = text.replace('\\', "\\\\").replace('"', "\\\"").replace('\n', "\\n");
     format!("\"{escaped}\"")

@@ -1,4 +1,4 @@
-//! Errors in the configuration of a chain. The messages are for the operator.
+//! Errors in the configuration of a function chain.
 
 use crate::names;
 
@@ -24,8 +24,7 @@ pub enum Error {
     Duplicate {
         /// Index of the later edge.
         edge: usize,
-        /// Packets to which both edges apply, described by their port or function, verdict and
-        /// class.
+        /// Description of the packets to which both edges apply.
         what: String,
         /// Name of the port or function to which the earlier edge leads.
         first: String,
@@ -89,7 +88,7 @@ impl Error {
         }
     }
 
-    /// Returns the key of the edge that is invalid, or `None` if the edge as a whole is invalid.
+    /// Returns the invalid key of the edge, or `None` if the edge as a whole is invalid.
     pub fn key(&self) -> Option<&'static str> {
         match self {
             Self::Unknown { key, .. } => Some(key),

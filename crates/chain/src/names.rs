@@ -1,11 +1,10 @@
 //! Suggestions for unknown names in a configuration.
 
-/// Maximum length of names that are compared, in bytes. The time of a comparison grows with the
-/// square of the length.
+/// Maximum length of compared names, in bytes. Comparison time grows with the square of the length.
 const NAME_BYTES_MAX: usize = 64;
 
 /// Returns the candidate with the smallest edit distance to `name`. Returns `None` if no candidate
-/// is close enough for a typing error.
+/// is close enough for a typo.
 ///
 /// ```
 /// use godwit_chain::names::nearest;

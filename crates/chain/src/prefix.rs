@@ -56,7 +56,7 @@ impl Prefix {
     /// bits.
     pub(crate) fn value_and_mask(&self) -> (u128, u128) {
         let (value, width) = number(self.address);
-        // A shift by the full width returns `None`. The prefix is then empty, and its mask is 0.
+        // No bit lies below a full-length prefix. The shift by 128 then returns `None`.
         let below = u128::MAX.checked_shr(128 - (width - u32::from(self.bits))).unwrap_or(0);
         let all = u128::MAX >> (128 - width);
         (value, all & !below)

@@ -110,8 +110,8 @@ impl IndexedEdge {
     }
 }
 
-/// Checks each edge. Determines the target of each class after each port, and after each verdict of
-/// a function.
+/// Checks each edge. Determines where packets of each class go after each port and after each
+/// verdict.
 pub(crate) fn resolve(stages: &Stages, edges: &[Edge]) -> Result<Resolved, Error> {
     let by_stage = index_edges(stages, edges)?;
     let verdicts_max = stages.functions.iter().map(|function| function.verdicts.len()).max().unwrap_or(0);
@@ -340,8 +340,7 @@ fn reachable_from(stages: &Stages, decider: &Decider, mut todo: Vec<Stage>, clas
     found
 }
 
-/// Returns the probable mistakes in the chain. Mistakes at ports come first, then at functions,
-/// then at edges.
+/// Returns warnings about ports, then about functions, then about edges.
 pub(crate) fn warnings(stages: &Stages, edges: &[Edge], resolved: &Resolved, reachable: &[bool]) -> Vec<Warning> {
     let classes = stages.classes.len();
     let mut warnings = Vec::new();

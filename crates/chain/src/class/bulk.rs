@@ -6,20 +6,19 @@ use godwit_wire::{IpAddress, protocol};
 use super::{Classifier, Compiled, HAS_PORTS};
 
 const BLOCK_PACKETS: usize = 64;
-/// Number of rules between two checks for an early end. The comparison ends if all packets have a
-/// class.
+/// Number of rules after which the loop checks whether all packets already have a class.
 const RULES_PER_CHECK: usize = 16;
 /// Protocol value that no IPv4 rule matches.
 const NOT_IPV4: u32 = 0x200;
 
-/// Header fields of the packets of a block, with one array per field.
+/// Header fields of a block of packets, one array per field.
 struct Block {
     source: [u32; BLOCK_PACKETS],
     destination: [u32; BLOCK_PACKETS],
     /// Source port (upper half) and destination port (lower half) of each packet.
     ports: [u32; BLOCK_PACKETS],
     /// Protocol number of each packet, or [`NOT_IPV4`]. The bit [`HAS_PORTS`] is set if the
-    /// protocol has ports and the packet is no fragment.
+    /// protocol has ports and the packet is not a fragment.
     protocol: [u32; BLOCK_PACKETS],
     /// Class of each packet, or 0 while no rule has matched it.
     class: [u32; BLOCK_PACKETS],
@@ -61,8 +60,8 @@ impl Classifier {
         }
     }
 
-    /// Reads the addresses, protocol and ports of an IPv4 packet into the block. Immediately
-    /// classifies a frame that lacks them.
+    /// Reads the addresses, protocol and ports of an IPv4 packet into the block. Any other packet
+    /// is classified immediately.
     #[cold]
     #[inline(never)]
     fn read_other(&self, block: &mut Block, packet: usize, frame: &[u8]) {
@@ -94,8 +93,6 @@ impl Block {
     fn read_common(&mut self, packet: usize, frame: &[u8]) -> bool {
         let Some(header) = frame.first_chunk::<38>() else { return false };
         let word = |at: usize| u32::from_be_bytes([header[at], header[at + 1], header[at + 2], header[at + 3]]);
-        // The frame is common if these fields have common values: EtherType, IP version, fragment
-        // offset, protocol and packet length.
         let is_plain_ipv4 = word(12) >> 8 == 0x08_0045;
         let is_fragment = word(20) >> 16 & 0x3fff != 0;
         let protocol = header[23];
