@@ -1,7 +1,7 @@
 //! Measures the cost of inserting packets into the packer: `cargo run --release -p godwit-sched
 //! --example insert_cost`.
 //!
-//! The engine as a whole may spend 25 ns per packet for frames of 64 bytes. Each row of the output
+//! The whole engine has a budget of 25 ns per packet for frames of 64 bytes. Each row of the output
 //! shows the best of several rounds. The time includes taking, sorting and returning submissions.
 
 use std::error::Error;
@@ -16,8 +16,7 @@ const PACKETS: usize = 1 << 13;
 const ROUNDS: usize = 1000;
 const BURST: usize = 32;
 
-/// Packets that the benchmark inserts in one round, each with its kind of processing and its kernel
-/// parameter.
+/// Packets that the benchmark inserts in one round, each with its variant and kernel parameter.
 struct Traffic {
     variants: Vec<u8>,
     descriptors: Vec<Descriptor>,

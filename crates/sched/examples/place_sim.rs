@@ -12,7 +12,7 @@ use godwit_sched::place::sim::{Kind, Random, Report, Run, Trace, Wake, machine, 
 use godwit_sched::place::{Goal, Rule};
 
 /// Name, planner rule and model error of each row in the output. The error is the standard
-/// deviation of the simulated costs from the model's costs.
+/// deviation of the difference between simulated costs and the model's costs.
 const ROWS: [(&str, Rule, f64); 3] =
     [("gain", Rule::Gain, 0.05), ("gain, errors 15 %", Rule::Gain, 0.15), ("thesis", Rule::Thesis, 0.05)];
 

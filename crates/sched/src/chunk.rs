@@ -70,7 +70,7 @@ impl Chunk {
         }
     }
 
-    /// Returns the indices of the batch's packets. They apply to all arrays that have one element
+    /// Returns the index range of the batch's packets. It applies to all arrays with one element
     /// per packet.
     pub fn range(&self, bin: &Bin) -> Range<usize> {
         let first = bin.first as usize;

@@ -8,8 +8,8 @@ const GRANULARITY_BYTES_MIN: u64 = 16;
 /// Largest number of packets in a queue, or in all batches of a submission. The arrays for 2^24
 /// packets occupy half a gigabyte.
 const PACKETS_MAX: u64 = 1 << 24;
-/// Largest number of packets in a batch, and largest number of batches. Both numbers are stored in
-/// 16 bits.
+/// Largest number of packets in a batch, and of batches in a submission. Both are stored in 16
+/// bits.
 const U16_MAX: u64 = u16::MAX as u64;
 
 /// Number of kinds of processing that a function can have. The number of a kind has 8 bits.
@@ -64,7 +64,7 @@ pub enum Error {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub enum Grouping {
     /// All packets of a function may share a batch, regardless of their kind of processing and
-    /// length. Each function fills one batch at a time, in order of arrival.
+    /// length. Each function fills one batch at a time, in arrival order.
     ///
     /// A device runs the kinds of processing in a batch one after another. While it runs one kind,
     /// the work-items of all other packets are idle. This grouping is the cheapest for functions
@@ -82,8 +82,8 @@ pub enum Grouping {
     VariantLength,
 }
 
-/// Tuning parameters of the packer, which collects packets for a device. All except the deadline
-/// come from PIPSEA (section 3.6).
+/// Parameters of the packer, which collects packets for a device. All except the deadline come from
+/// PIPSEA (section 3.6).
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct PackerConfig {

@@ -1,11 +1,11 @@
-//! Cost model: estimates the processing time of a batch from the times of earlier batches.
+//! Estimates the processing time of a batch from the times of earlier batches.
 
 use godwit_abi::Bin;
 
 use crate::config::VARIANTS;
 
-/// Factor by which each new observation reduces the weight of older observations. The factor
-/// corresponds to an average over about 64 observations.
+/// Factor by which each new observation reduces the weight of older ones. It corresponds to an
+/// average over about 64 observations.
 const KEEP: f64 = 1.0 - 1.0 / 64.0;
 /// Frame length in bytes that defines the unit of byte counts. A full batch of such frames has the
 /// byte count 1.
@@ -46,7 +46,7 @@ pub struct CostModel {
 /// Sums for the least-squares fit of one kind of processing.
 #[derive(Debug, Clone, Copy, Default)]
 struct Fit {
-    /// Upper triangle of the symmetric matrix XX, in the order 00 01 02 11 12 22.
+    /// Upper triangle of the symmetric matrix of feature products, row by row.
     products: [f64; 6],
     times: [f64; 3],
     weights_ns: [f64; 3],
@@ -87,8 +87,6 @@ impl CostModel {
     /// # Panics
     /// Panics if the function of the batch does not exist.
     pub fn observe(&mut self, bin: &Bin, elapsed_ns: u64) {
-        // The conversion to a floating-point number is exact below 2^53 ns, which is about a
-        // hundred days.
         let elapsed_ns = elapsed_ns as f64;
         if bytes(bin) > 0.0 {
             let byte_ns = elapsed_ns / bytes(bin);
@@ -109,9 +107,9 @@ impl CostModel {
         fit.observed = true;
     }
 
-    /// Returns the properties of a batch from which its time is estimated: the constant 1, the
-    /// packet count and the byte count. They are scaled. Each value is about 1 for a full batch
-    /// with frames of average length.
+    /// Returns the three properties from which the time of a batch is estimated: the constant 1,
+    /// the packet count and the byte count. Each is scaled to about 1 for a full batch of average
+    /// frames.
     fn features(&self, bin: &Bin) -> [f64; 3] {
         [1.0, f64::from(bin.count) / self.bin_packets, bytes(bin) / (self.bin_packets * FRAME_BYTES)]
     }

@@ -34,8 +34,8 @@ pub enum Insert {
 /// Packer of one worker and one device. It puts packets into batches and batches into submissions
 /// for the device (PIPSEA, sections 3.2 and 3.3).
 ///
-/// [`Packer::new`] allocates all memory. The caller passes times in nanoseconds. They may have any
-/// origin and must not decrease.
+/// [`Packer::new`] allocates all memory. The caller passes times in nanoseconds. The times may have
+/// any origin, and must not decrease.
 ///
 /// ```
 /// use godwit_sched::{Descriptor, Packer, PackerConfig, Parameters};
@@ -59,8 +59,8 @@ pub struct Packer {
     /// Number of the open batch of each label, plus 1. The value 0 means that the label has no open
     /// batch. Packets with the same label share a batch.
     table: Box<[u16]>,
-    /// Position of the next packet in each batch. A batch has the index of its number plus 1. The
-    /// entry at index 0 never has room, and belongs to all labels without an open batch.
+    /// Position of the next packet in each batch. The index is the batch number plus 1. The entry
+    /// at index 0 never has room, and all labels without an open batch use it.
     cursors: Box<[Cursor]>,
     /// Submission that is being filled. Some of its fields are set only when it closes.
     filling: Chunk,
@@ -75,7 +75,7 @@ pub struct Packer {
     labels: Box<[Label]>,
     /// Number of open batches. Their indices are `0..open`.
     open: u32,
-    /// Positions in the batches where the kind of processing changes.
+    /// Positions in the batches where another kind of processing begins.
     parts: Parts,
     leftovers: VecDeque<Waiting>,
     free: Vec<Chunk>,
@@ -104,9 +104,9 @@ pub struct Stream {
 
 /// Position of the next packet in an open batch. All fields have 32 bits for speed.
 ///
-/// If the last two fields were smaller, the compiler would load both with one wide load. That load
-/// would have to wait for the stores of the previous packet. An insertion would then take 5.0 ns
-/// instead of 3.7 ns (`insert_cost`).
+/// With smaller fields, the compiler would load the last two with one wide load, which must wait
+/// for the stores of the previous packet. An insertion would then take 5.0 ns instead of 3.7 ns
+/// (`insert_cost`).
 #[derive(Debug, Clone, Copy, Default)]
 struct Cursor {
     next: u32,
@@ -227,8 +227,8 @@ impl Packer {
     /// cheaper, because the descriptor is copied whole instead of field by field. An insertion then
     /// takes 2.7 ns instead of 3.3 ns (`insert_cost`).
     ///
-    /// The cost is a load from the table, a load and a store of the batch's cursor, and two stores
-    /// of the packet.
+    /// An insertion needs a load from the table, a load and a store of the batch's cursor, and two
+    /// stores of the packet.
     ///
     /// # Panics
     /// Panics if the stream does not exist.
@@ -266,7 +266,7 @@ impl Packer {
     /// to the leftover queue.
     ///
     /// Returns the number of inserted packets and the result of the last attempt. For
-    /// [`Insert::Refused`], the last attempt is the packet after the inserted packets. Without
+    /// [`Insert::Refused`], the attempt concerned the packet after the inserted ones. Without
     /// packets, the result is [`Insert::Binned`].
     ///
     /// # Panics
@@ -322,8 +322,8 @@ impl Packer {
     /// Returns `None` if no packet waits.
     #[inline]
     pub fn next_deadline_ns(&self) -> Option<u64> {
-        // The leftover queue need not be checked, because none of its packets is older than the
-        // oldest packet of the current submission.
+        // The leftover queue holds no packet that is older than the oldest packet of the current
+        // submission.
         (self.packets() > 0).then(|| self.filling.opened_ns.saturating_add(self.config.deadline_ns))
     }
 
@@ -398,7 +398,6 @@ impl Packer {
         }
         let slots = cursor.next as usize..cursor.next as usize + run;
         cursor.longest = cursor.longest.max(run_extents.longest.into());
-        // The conversion is exact, because `run` is at most `fits`, a 32-bit number.
         cursor.next += run as u32;
         self.room -= run as u32;
         self.filling.descriptors[slots.clone()].copy_from_slice(&descriptors[..run]);
@@ -433,8 +432,7 @@ impl Packer {
             }
             let slot = cursor.next as usize;
             cursor.next += 1;
-            // Most packets are not longer than an earlier packet. The check therefore avoids most
-            // writes.
+            // Most packets are not longer than an earlier one, so the check avoids most writes.
             if cursor.longest < descriptor.length.into() {
                 cursor.longest = descriptor.length.into();
             }
@@ -442,7 +440,6 @@ impl Packer {
             binned_parameters[slot] = parameters.of(taken);
             taken += 1;
         }
-        // The conversion is exact, because `taken` is at most `room`, a 32-bit number.
         *room -= taken as u32;
         self.count_units(extents(&descriptors[..taken]).units);
         taken
@@ -503,8 +500,6 @@ impl Packer {
         };
         let cursor = &mut self.cursors[number];
         let slot = cursor.next as usize;
-        // Only with the grouping `none`, the packets of a batch can need different kinds of
-        // processing.
         if cursor.variant != u32::from(packet.variant) {
             cursor.variant = packet.variant.into();
             self.parts.begin(number - 1, slot, packet.variant);
@@ -534,7 +529,6 @@ impl Packer {
         let number = self.open as usize;
         self.cursors[number] =
             Cursor { next: first, end: first + self.config.bin_packets, longest: 0, variant: packet.variant.into() };
-        // The conversion is exact, because `validate` limits the number of batches to 65535.
         self.table[index] = number as u16;
         self.set_room(self.packets());
         number

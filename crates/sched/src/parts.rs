@@ -53,7 +53,7 @@ impl Parts {
     /// Adds the batch with the number `number` to the submission.
     ///
     /// A batch with one kind of processing is added unchanged. In any other batch, the packets are
-    /// sorted by kind of processing. Packets of one kind stay in order of arrival. Each kind
+    /// sorted by kind of processing. Packets of one kind stay in arrival order. Each kind
     /// becomes one entry of [`Chunk::bins`].
     pub(crate) fn push(&mut self, number: usize, whole: Bin, chunk: &mut Chunk) {
         if self.mixed.get(number).is_none_or(|mixed| !mixed) {
@@ -88,7 +88,6 @@ impl Parts {
             next += u32::from(part.count);
             chunk.bins.push(*part);
         }
-        // The loop has added at least two entries, so the index is valid.
         chunk.bins[bins].part &= !PART_REST;
         if let Some(last) = chunk.bins.last_mut() {
             last.part &= !PART_MORE;

@@ -47,8 +47,6 @@ impl Packer {
         chunk.bins.clear();
         let open = self.open as usize;
         for (number, (label, cursor)) in self.labels[..open].iter().zip(&self.cursors[1..]).enumerate() {
-            // No cast truncates a value, because `validate` limits the number of packets and
-            // lengths have 16 bits.
             let first = number as u32 * self.config.bin_packets;
             let stream = self.streams[usize::from(label.stream)];
             let bin = Bin {
@@ -91,8 +89,8 @@ impl Packer {
                 self.leftovers.push_back(packet);
             }
         }
-        // Packets that found no batch are now behind the packets that were not tried. The rotation
-        // restores the order of arrival.
+        // Packets that found no batch are now behind those that were not tried. The rotation
+        // restores the arrival order.
         self.leftovers.rotate_left(unseen);
     }
 }

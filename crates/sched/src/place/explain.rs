@@ -1,5 +1,4 @@
-//! Explains each decision of the planner in one sentence, for `status`, the event log and the
-//! benchmarks.
+//! Explains each planner decision in one sentence, for `status`, the event log and the benchmarks.
 
 use super::load::Load;
 use super::model::{Machine, Prediction};
@@ -7,12 +6,12 @@ use super::placement::{Choice, PlaceSet};
 use super::planner::{Decision, Move, Outcome, Reason};
 use super::policy::Goal;
 
-/// Smallest fraction of a function's packets whose move to another device is mentioned.
+/// Smaller changes in a device's fraction of a function's packets are not mentioned.
 const SHARE_MIN: f64 = 0.005;
 const CHANGES_MAX: usize = 4;
 
-/// Describes a decision of the planner in one sentence. An additional sentence names the devices
-/// that receive fewer packets because they were too slow.
+/// Describes a planner decision in one sentence. Another sentence names each device that receives
+/// fewer packets because it was too slow.
 pub fn explain(machine: &Machine, goal: &Goal, decision: &Decision) -> String {
     match (&decision.moved, decision.outcome) {
         (Some(moved), Outcome::Moved) => explain_move(machine, goal, decision, moved),
@@ -31,8 +30,7 @@ fn explain_move(machine: &Machine, goal: &Goal, decision: &Decision, moved: &Mov
     text
 }
 
-/// Returns a sentence about each device that lost packets to other devices because it was slower
-/// than predicted.
+/// Returns a sentence for each device that receives fewer packets because it was too slow.
 fn slow_places(machine: &Machine, moved: &Move) -> String {
     let Some(from) = &moved.from else { return String::new() };
     let places = machine.places.len();
@@ -87,7 +85,7 @@ fn changes(machine: &Machine, from: Option<&Choice>, to: &Choice) -> String {
     if list.is_empty() { "the same shares".to_owned() } else { list.join(", ") }
 }
 
-/// Returns the index of a device that is in use and gets another submission size.
+/// Returns a device that is in use and gets another submission size.
 fn chunk_change(machine: &Machine, from: Option<&Choice>, to: &Choice) -> Option<usize> {
     let old = from.map_or(0, |from| from.setting.level);
     to.setting
@@ -96,7 +94,7 @@ fn chunk_change(machine: &Machine, from: Option<&Choice>, to: &Choice) -> Option
         .find(|&place| machine.chunk_packets(place, old) != machine.chunk_packets(place, to.setting.level))
 }
 
-/// Names the devices that a change of placement sends to sleep.
+/// Names the devices that go to sleep in the new placement.
 fn asleep(machine: &Machine, from: Option<&Choice>, to: &Choice) -> Option<String> {
     let from = from?;
     let devices = machine.devices.iter().enumerate();
@@ -150,7 +148,7 @@ fn why_stayed(machine: &Machine, goal: &Goal, decision: &Decision) -> String {
     }
 }
 
-/// Describes the gain of a placement in the unit of the policy, such as watts.
+/// Describes the gain of a placement in the policy's unit, such as watts.
 fn gain_text(goal: &Goal, gain: f64, before: &Prediction, after: &Prediction) -> String {
     let change = |old: f64, new: f64| ((old - new) / old * 100.0).round();
     if gain.is_infinite() {
@@ -177,7 +175,7 @@ fn need(machine: &Machine, before: &Prediction) -> String {
     }
 }
 
-/// Describes the predicted resource use, latency and power after a decision.
+/// Describes the predicted resource use, latency and power.
 fn state(machine: &Machine, prediction: &Prediction) -> String {
     let mut text = format!("now {:.1} of {} cores", prediction.cores, machine.workers);
     let name = machine.resource_name(prediction.limit);

@@ -1,8 +1,8 @@
-//! Packet rate and frame lengths of each function, which are the input of every prediction.
+//! Packet rate and frame lengths of each function, from which every prediction is computed.
 
 /// Number of ranges of frame lengths for which workers count packets separately.
 pub const LENGTH_CLASSES: usize = 4;
-/// Length in bytes of the longest frame in each length class, except in the last class.
+/// Length in bytes of the longest frame in each length class but the last.
 const CLASS_BYTES_MAX: [u16; LENGTH_CLASSES - 1] = [128, 512, 1024];
 /// A length class counts as in use if it contains at least this fraction of a function's packets.
 const CLASS_SHARE_MIN: f64 = 0.02;
@@ -25,8 +25,8 @@ pub struct FunctionLoad {
     pub pps: f64,
     /// Mean frame length, in bytes.
     pub bytes: f64,
-    /// Fraction of the function's packets in each length class. The sum of the fractions is 1, or 0
-    /// if there are no packets.
+    /// Fraction of the function's packets in each length class. The fractions add up to 1, or to 0
+    /// without packets.
     pub classes: [f64; LENGTH_CLASSES],
 }
 
@@ -124,8 +124,6 @@ impl Load {
 }
 
 fn bucket(value: f64) -> i16 {
-    // Values range from one packet per day to 10^15 packets per second, so the result fits in 16
-    // bits.
     (value.max(1e-6).ln() / BUCKET_RATIO.ln() - 1e-9).ceil() as i16
 }
 

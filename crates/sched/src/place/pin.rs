@@ -1,9 +1,9 @@
-//! Placements as text, for `godwit policy hold PLACEMENT`.
+//! Reads and writes placements as text, for `godwit policy hold PLACEMENT`.
 //!
 //! The text lists functions and their devices, such as `tunnel=cuda:0 inspect=25%cpu+75%cuda:0`.
-//! Functions that the text does not name keep their placement. `workers=N`, `feeders=N` and
-//! `level=N` set the number of workers, the number of workers that only feed devices, and the
-//! submission size.
+//! Functions that the text does not name keep their placement. `workers=N` sets the number of
+//! workers, `feeders=N` the number of workers that only feed devices, and `level=N` the submission
+//! size.
 
 use super::model::Machine;
 use super::placement::{Choice, PlaceSet};
@@ -70,7 +70,7 @@ impl Choice {
     /// from `from`.
     ///
     /// # Errors
-    /// Returns the first part of the text that is wrong.
+    /// Returns an error for the first invalid part of the text.
     pub fn parse(machine: &Machine, text: &str, from: &Self) -> Result<Self, PinError> {
         let mut choice = from.clone();
         for part in text.split([' ', ',', '\n']).filter(|part| !part.is_empty()) {
@@ -155,8 +155,8 @@ fn set_function(machine: &Machine, choice: &mut Choice, name: &str, value: &str)
     Ok(())
 }
 
-/// Determines which devices are awake: all devices that receive packets. Checks that no device has
-/// two modes and that the number of workers that only feed devices is valid.
+/// Marks the devices that receive packets as awake. Checks the device modes and the number of
+/// workers that only feed devices.
 fn finish(machine: &Machine, mut choice: Choice) -> Result<Choice, PinError> {
     let places = machine.places.len();
     let used = (0..machine.functions.len()).map(|function| choice.used_by(function, places));

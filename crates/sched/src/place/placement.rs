@@ -1,5 +1,4 @@
-//! Defines placements, which assign functions to devices. They are the results of the planner and
-//! of the search.
+//! Defines placements, which assign functions to devices.
 
 use super::model::Machine;
 
@@ -54,7 +53,7 @@ impl PlaceSet {
     }
 }
 
-/// Setting of the machine: the devices in use, the submission size, the awake workers and their
+/// Machine setting: the devices in use, the submission size, the number of awake workers and their
 /// roles.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Setting {
@@ -70,12 +69,11 @@ pub struct Setting {
     pub level: u8,
 }
 
-/// A placement in the form that the search uses: a setting of the machine, and the fraction of each
-/// function's packets that each device receives.
+/// A placement in the form that the search uses. It consists of a machine setting and the fraction
+/// of each function's packets on each device.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Choice {
-    /// Setting of the machine: the devices in use, the submission size, and the number and roles of
-    /// the workers.
+    /// The devices in use, the submission size, and the number and roles of the workers.
     pub setting: Setting,
     /// Fraction of each function's packets that each place receives. A place is a device in one
     /// mode. The index is `function * places + place`. The fractions of a function add up to 1.
@@ -106,7 +104,7 @@ pub enum Role {
     Feed(usize),
     /// The worker only runs kernels on its core.
     Compute,
-    /// The worker sleeps, and other workers receive the packets of its flows.
+    /// The worker sleeps, and other workers receive its packets.
     Asleep,
 }
 
@@ -149,9 +147,9 @@ pub struct Placement {
 }
 
 impl Placement {
-    /// Creates the placement that `choice` describes. Overloaded workers may also use additional
-    /// devices and workers from `burst`, a choice for a larger load. The additional devices must be
-    /// in `fast`.
+    /// Creates the placement that `choice` describes. Overloaded workers may also use devices and
+    /// workers from `burst`, a choice for a larger load. These additional devices must be in
+    /// `fast`.
     pub(super) fn new(machine: &Machine, number: u64, choice: &Choice, burst: &Choice, fast: PlaceSet) -> Self {
         let places = machine.places.len();
         let route = |function: usize| {
@@ -178,7 +176,7 @@ impl Placement {
     }
 }
 
-/// Assigns a role to each worker. D'Hondt's method divides the workers that only submit packets
+/// Assigns a role to each worker. D'Hondt's method divides the workers that only feed devices
 /// between the devices, in proportion to their packets. Each device in use gets at least one such
 /// worker if there are enough.
 fn roles(machine: &Machine, choice: &Choice) -> Vec<Role> {

@@ -1,11 +1,11 @@
-//! Rule of a thesis on adaptive scheduling (University of Crete, 2020, section 4.2.5), for
-//! comparison with the planner.
+//! Placement rule of a thesis on adaptive scheduling (University of Crete, 2020, section 4.2.5),
+//! for comparison with the planner.
 //!
 //! The thesis measures a pool of configurations in advance and keeps them sorted. Its monitor looks
 //! at the packet rate every 100 ms. If the rate has changed by more than 10 %, the monitor
-//! activates the configuration whose performance is the closest to the rate. Each function is on
-//! one device. The thesis measures each configuration for 10 s, whereas this file takes the
-//! performance from the cost model.
+//! activates the configuration whose performance is closest to the rate. Each function is on one
+//! device. The thesis measures each configuration for 10 s, whereas this file takes the performance
+//! from the cost model.
 
 use super::model::{Corrections, Machine, Table};
 use super::placement::{Choice, PlaceSet, Setting};
@@ -14,13 +14,12 @@ use super::policy::{Goal, Splits};
 
 /// Time between two checks of the packet rate, in nanoseconds.
 const PERIOD_NS: u64 = 100_000_000;
-/// Largest relative change of the packet rate that leaves the placement unchanged.
+/// Largest relative packet rate change that leaves the placement unchanged.
 const SAME_RATE: f64 = 0.1;
 /// Maximum number of assignments of functions to devices that are compared.
 const POOL_MAX: usize = 4096;
 
-/// State of a placement rule between two checks of the packet rate. The rule comes from a thesis on
-/// adaptive scheduling.
+/// State of the thesis rule between two checks of the packet rate.
 #[derive(Debug)]
 pub(super) struct Thesis {
     pool: Vec<Choice>,
@@ -37,7 +36,7 @@ impl Thesis {
     }
 
     /// Examines new measurements. Returns the configuration to activate, or `None` to keep the
-    /// current configuration.
+    /// current one.
     pub(super) fn look(&mut self, machine: &Machine, goal: &Goal, seen: &Observation) -> Option<Choice> {
         self.packets += seen.load.pps();
         self.looks += 1.0;
@@ -53,7 +52,7 @@ impl Thesis {
             return None;
         }
         self.rate = rate;
-        // The thesis searches a sorted list of measured configurations. This code compares the
+        // The thesis searches a sorted list of measured configurations. This code compares
         // predictions for all configurations instead.
         let corrections = Corrections::none(machine);
         let mut table = Table::default();
@@ -80,9 +79,8 @@ impl Thesis {
     }
 }
 
-/// Returns all assignments of functions to devices. An assignment uses at most one mode of a
-/// device. If an assignment uses a device other than the CPU, it is returned once for each of three
-/// submission sizes.
+/// Returns all assignments of functions to devices, with at most one mode per device. An assignment
+/// that uses a device other than the CPU is returned once for each of three submission sizes.
 fn pool(machine: &Machine) -> Vec<Choice> {
     let places = machine.places.len();
     let mut assignments: Vec<Vec<usize>> = vec![Vec::new()];

@@ -1,11 +1,11 @@
-//! Computes the latency of a packet function on a device from the load of the device.
+//! Computes the latency of a packet function on a device from the device load.
 
 use super::super::profile::{CurvePoint, Fit};
 
-/// Loads of a device for which its latency is stored, as fractions of its capacity.
-/// `godwit profile` measures at these loads.
+/// Device loads for which a latency is stored, as fractions of the capacity. `godwit profile`
+/// measures at these loads.
 pub(super) const USES: [f64; 4] = [0.05, 0.25, 0.6, 0.95];
-/// Relative growth of the latency per unit of load, for loads above the highest load in [`USES`].
+/// Relative growth of the latency per unit of load, above the highest load in [`USES`].
 const OVERLOAD_GROWTH: f64 = 40.0;
 /// 99th percentile of an exponentially distributed waiting time, as a multiple of its mean: ln 100.
 const WAIT_P99: f64 = 4.6;
@@ -55,7 +55,7 @@ impl LatencyCurve {
     }
 }
 
-/// Properties of a function on a device, from which latencies are estimated.
+/// Properties of a function on a device from which its latency is estimated.
 pub(super) struct Way<'a> {
     pub(super) fit: &'a Fit,
     /// Frame length, in bytes.
@@ -65,7 +65,7 @@ pub(super) struct Way<'a> {
     pub(super) deadline_ns: f64,
     /// Number of submissions in flight per worker.
     pub(super) chunks: f64,
-    /// Time per packet on the resource that limits the packet rate of the device, in nanoseconds.
+    /// Time per packet on the resource that limits the packet rate, in nanoseconds.
     pub(super) packet_ns: f64,
     /// Number of workers that submit packets to the device.
     pub(super) lanes: f64,
@@ -124,8 +124,7 @@ impl Knots {
         self.p50_ns.iter_mut().chain(&mut self.p99_ns).for_each(|value| *value *= factor);
     }
 
-    /// Returns the median and the 99th percentile of the latency at a load of the device, in
-    /// nanoseconds.
+    /// Returns the median and the 99th percentile of the latency at a device load, in nanoseconds.
     #[inline]
     pub(super) fn at(&self, load: f64) -> (f64, f64) {
         let last = USES.len() - 1;
@@ -207,8 +206,6 @@ mod tests {
             Way { fit: &fit, bytes: 60.0, chunk: 16_384.0, deadline_ns: 1e6, chunks: 1.0, packet_ns: 3.7, lanes: 16.0 };
         let knots = Knots::estimated(&way);
         let found: Vec<f64> = USES.iter().map(|load| knots.at(*load).1 / 1e3).collect();
-        // The function `dpi` needed 143, 639 and 1245 us for frames of 60 bytes on an H200 with 16
-        // workers.
         assert!(found.windows(2).all(|pair| pair[0] < pair[1]), "{found:?}");
         for (found, measured) in found.iter().zip([143.0, 639.0, 1245.0]) {
             assert!((found / measured - 1.0).abs() < 0.8, "{found} {measured}");

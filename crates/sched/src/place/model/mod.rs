@@ -11,9 +11,8 @@
 //! With `n` packets per submission, `m` packets per batch and frames of `l` bytes, a packet needs
 //! `chunk_ns / n + packet_ns + bin_ns / m + byte_ns * l` on its device. The core that feeds the
 //! device needs `receive_ns + stream_ns + mixed_ns + host_ns + submit_ns / n` per packet. The use
-//! of a resource is the sum over all packets. A function that runs at the same time on the same
-//! device makes a packet more expensive. The relative increase is the device use of this function
-//! times `gamma`.
+//! of a resource is the sum over all packets. Another function on the same device makes a packet
+//! more expensive. The relative increase is that function's device use times `gamma`.
 //!
 //! The module `table` computes these times for one load, and `predict` adds them up.
 
@@ -30,8 +29,8 @@ pub use predict::{Prediction, Resource};
 pub(super) use predict::{RESOURCES_MAX, Totals};
 pub(super) use table::Table;
 
-/// Minimum device load of a measurement from which the power is computed. The load is a fraction of
-/// the device's capacity.
+/// Smallest device load whose measurements are used to compute the power, as a fraction of the
+/// device's capacity.
 const POWER_LOAD_MIN: f64 = 0.01;
 
 /// Reason why no cost model can be made from measured costs.
@@ -108,7 +107,7 @@ pub struct MachineSetup {
 pub struct Place {
     /// Configuration of the device in this mode.
     pub setup: PlaceSetup,
-    /// Index in the list of devices other than the CPU, or `None` for the CPU.
+    /// Index in the list of devices without the CPU, or `None` for the CPU.
     pub(super) device: Option<usize>,
 }
 
@@ -120,7 +119,7 @@ pub(super) struct ModelDevice {
     pub(super) buses: Vec<usize>,
 }
 
-/// Power of a device in watts, depending on whether it sleeps and how busy it is.
+/// Power of a device in watts, and its wake-up time.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct PowerModel {
     pub(super) asleep: f64,
@@ -141,7 +140,7 @@ pub(super) struct Cost {
 #[derive(Clone, Debug)]
 pub(super) struct ModelBus {
     pub(super) name: String,
-    /// Transfer times per byte to the devices and back, in nanoseconds.
+    /// Transfer times per byte to and from the devices, in nanoseconds.
     pub(super) byte_ns: [f64; 2],
     pub(super) packet_bytes: f64,
 }
@@ -164,15 +163,15 @@ pub struct Machine {
     /// Costs of each function at each place. A place is a device in one mode. The index is
     /// `function * places + place`.
     pub(super) costs: Vec<Cost>,
-    /// Relative slowdown of the function `victim` by the function `other` on the same device. The
+    /// Relative slowdown that the function `other` causes for `victim` on the same device. The
     /// index is `(device * functions + victim) * functions + other`. Device 0 is the CPU. The list
-    /// is empty if no function slows down another function.
+    /// is empty if no function slows down another.
     pub(super) gamma: Vec<f64>,
     /// Coefficient of variation of repeated measurements.
     pub(super) noise_cv: f64,
 }
 
-/// Factors that correct predictions according to measurements. Each list has an entry for each
+/// Correction factors for predictions, derived from measurements. Each list has an entry for each
 /// function at each place. A place is a device in one mode. The index is
 /// `function * places + place`.
 #[derive(Clone, Debug, PartialEq)]
@@ -182,8 +181,8 @@ pub struct Corrections {
     pub cost: Vec<f64>,
     /// Ratio of the measured latency to the predicted latency.
     pub latency: Vec<f64>,
-    /// Change of the prediction's relative error. The change is negative if measurements confirm
-    /// the prediction, and positive if the device is slower than predicted.
+    /// Amount to add to the relative error of the model. It is negative if measurements confirm the
+    /// prediction, and positive if the device is slower than predicted.
     pub error: Vec<f64>,
 }
 
@@ -319,7 +318,7 @@ impl PowerModel {
     }
 }
 
-/// Returns the mutual slowdown of the functions in each measured pair. Values within the
+/// Returns how much the functions in each measured pair slow each other down. Values within the
 /// measurement noise count as 0. Several measurements of a pair are averaged.
 fn gamma(profile: &Profile, setup: &MachineSetup, devices: &[ModelDevice]) -> Vec<f64> {
     let count = setup.functions.len();

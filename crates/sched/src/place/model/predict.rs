@@ -1,4 +1,4 @@
-//! Predicts the effect of a placement from the resources that all functions use.
+//! Predicts the effect of a placement from the resource use of all functions.
 
 use super::super::placement::{PlaceSet, Setting};
 use super::table::{COMPUTE, DEVICES, FEED, Table};
@@ -27,20 +27,17 @@ pub enum Resource {
 /// Predicted effect of a placement under a load.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Prediction {
-    /// Factor by which the load can grow until a resource is full. The factor is infinite if there
-    /// is no load.
+    /// Factor by which the load can grow until a resource is full. It is infinite without load.
     pub headroom: f64,
     /// Used fraction of the fullest resource. The value 1 means that the resource is full.
     pub load: f64,
     /// Resource that is full first if the load grows.
     pub limit: Resource,
-    /// Median latency, in nanoseconds. The value is 0 if the caller did not request it.
+    /// Median latency, in nanoseconds. It is 0 if the caller did not request it.
     pub p50_ns: f64,
-    /// 99th percentile of the latency, in nanoseconds. The value is 0 if the caller did not request
-    /// it.
+    /// 99th percentile of the latency, in nanoseconds. It is 0 if the caller did not request it.
     pub p99_ns: f64,
-    /// Total power of all devices that have a power meter, in watts. It is `None` if no device has
-    /// a meter.
+    /// Total power of all devices with a power meter, in watts, or `None` if there is none.
     pub watts: Option<f64>,
     /// Number of cores that packets keep busy.
     pub cores: f64,
@@ -95,8 +92,7 @@ impl Totals {
         self.values.iter_mut().zip(row).for_each(|(value, add)| *value += add);
     }
 
-    /// Sets the sums to `before` plus `row`. The list `row` contains the fraction of each resource
-    /// that one function uses.
+    /// Sets the sums to `before` plus `row`, which contains the resource use of one function.
     #[inline]
     pub(in super::super) fn set_sum(&mut self, before: &Self, row: &[f64]) {
         let count = self.resources;
@@ -105,8 +101,8 @@ impl Totals {
         }
     }
 
-    /// Adds the resource use due to the mutual slowdown of functions on the same device. `row`
-    /// returns the resource use of one function.
+    /// Adds the resource use that functions on the same device cause by slowing each other down.
+    /// `row` returns the resource use of one function.
     #[inline]
     pub(in super::super) fn interfere<'a>(
         &mut self,
@@ -180,8 +176,8 @@ impl Totals {
 }
 
 impl Prediction {
-    /// Sets the latency and the error to the largest values among the devices in use. Packets leave
-    /// a worker in order, so they wait for the slowest device.
+    /// Sets the latency and the error to the maximum over the devices in use. Packets leave a
+    /// worker in order, so they wait for the slowest device.
     #[inline]
     pub(in super::super) fn set_latency(
         &mut self,
@@ -236,7 +232,7 @@ fn headroom_of(linear: f64, square: f64) -> f64 {
         return 1.0 / linear;
     }
     let root = linear * linear + 4.0 * square;
-    // Functions that speed each other up can make `root` negative. The load can then grow without a
+    // Functions that speed each other up can make `root` negative. The load can then grow without
     // limit.
     if root <= 0.0 { f64::INFINITY } else { 2.0 / (linear + root.sqrt()) }
 }

@@ -1,6 +1,5 @@
 //! Computes the times and latencies of all functions on all devices, for one load and one machine
-//! setting. A machine setting consists of the devices in use, the submission size and the roles of
-//! the workers.
+//! setting. A setting consists of the devices in use, the submission size and the worker roles.
 
 use super::super::load::Load;
 use super::super::placement::{Choice, Setting};
@@ -8,16 +7,16 @@ use super::latency::{Knots, Way};
 use super::predict::{Prediction, RESOURCES_MAX, Totals};
 use super::{Corrections, Machine};
 
-/// Resource index of the cores of all workers. If some workers only submit packets to devices, the
-/// index refers to the cores of these workers alone.
+/// Resource index of all worker cores. If some workers only feed devices, it covers only their
+/// cores.
 pub(super) const FEED: usize = 0;
 /// Resource index of the cores of workers that only run kernels.
 pub(super) const COMPUTE: usize = 1;
 /// Resource index of the first device other than the CPU.
 pub(super) const DEVICES: usize = 2;
 
-/// Resources that each function uses at each place, if this place processes all packets of the
-/// function. A place is a device in one mode.
+/// Resource use of each function at each place, if the place processes all packets of the function.
+/// A place is a device in one mode.
 #[derive(Clone, Debug)]
 pub(in super::super) struct Table {
     pub(super) setting: Setting,
@@ -105,7 +104,7 @@ impl Table {
         let mixes = !has_roles && setting.on.contains(0) && setting.on.len() > 1;
         let mixed_ns = if mixes { host.mixed_ns } else { 0.0 };
         let row = &mut self.rows[way * self.resources..][..self.resources];
-        // Time per packet on the resource that limits the packet rate. All units of this resource,
+        // Time per packet on the resource that limits the packet rate. All units of a resource,
         // such as cores, work in parallel.
         let scarcest_ns;
         let lanes;
@@ -133,7 +132,6 @@ impl Table {
         self.finish_way(machine, corrections, way, scarcest_ns, lanes, chunk, of.bytes);
     }
 
-    /// Sets the latency and the prediction error of a function on a device.
     #[expect(clippy::too_many_arguments, reason = "intermediate results of `fill_way`")]
     fn finish_way(
         &mut self,
@@ -156,8 +154,7 @@ impl Table {
         self.errors[way] = (error + corrections.error[way]).max(machine.noise_cv);
     }
 
-    /// Returns the used fraction of each resource if one device processes all packets of a
-    /// function.
+    /// Returns the resource use of a function if one device processes all its packets.
     #[inline]
     pub(in super::super) fn row(&self, function: usize, place: usize) -> &[f64] {
         &self.rows[(function * self.places + place) * self.resources..][..self.resources]
@@ -167,8 +164,8 @@ impl Table {
         self.setting
     }
 
-    /// Returns the resource for which the functions on a device compete. It is the device itself.
-    /// On the CPU, it is the cores that run kernels.
+    /// Returns the resource for which the functions on a device compete. It is the device itself
+    /// or, for the CPU, the cores that run kernels.
     pub(in super::super) fn own_resource(&self, machine: &Machine, place: usize) -> usize {
         match machine.places[place].device {
             Some(device) => DEVICES + device,
@@ -177,7 +174,7 @@ impl Table {
         }
     }
 
-    /// Returns the power in watts that a function needs if one device processes all of its packets.
+    /// Returns the power in watts that a function needs if one device processes all its packets.
     /// Without a power meter, returns the number of cores that the function keeps busy.
     pub(in super::super) fn power_of(&self, machine: &Machine, function: usize, place: usize) -> f64 {
         let row = self.row(function, place);
@@ -217,7 +214,7 @@ impl Table {
         }
     }
 
-    /// Returns the predicted 99th percentile of the latency of a function, in nanoseconds.
+    /// Returns the predicted 99th percentile of a function's latency, in nanoseconds.
     pub(in super::super) fn p99_of(&self, machine: &Machine, choice: &Choice, function: usize) -> f64 {
         let mut prediction = self.predict(machine, choice);
         let totals = self.totals(machine, choice);
@@ -241,8 +238,7 @@ impl Table {
         prediction
     }
 
-    /// Returns the used fraction of each resource if packets are divided between devices as in
-    /// `choice`.
+    /// Returns the use of each resource in the placement `choice`.
     fn totals(&self, machine: &Machine, choice: &Choice) -> Totals {
         let functions = machine.functions.len();
         let mut totals = Totals::new(self.resources);

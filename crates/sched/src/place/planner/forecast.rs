@@ -10,12 +10,11 @@ const WINDOW: usize = 5;
 /// factor.
 const FALLING: f64 = 1.1;
 
-/// Numbers per second of packets, of bytes, and of packets in each length class. They come from one
-/// measurement.
+/// Packets, bytes, and packets in each length class per second, from one measurement.
 type Sums = [f64; 2 + LENGTH_CLASSES];
 
-/// Forecast of the load. For each function, it is the larger of the latest measurement and the mean
-/// of the last measurements.
+/// Load forecast. For each function, it is the larger of the latest measurement and the mean of the
+/// last few measurements.
 ///
 /// The forecast rises with a single measurement. It falls only when the mean has fallen. A short
 /// gap in the traffic therefore has little effect.

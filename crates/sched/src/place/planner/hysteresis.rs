@@ -1,39 +1,36 @@
-//! Decides when the planner changes to a better placement. Prevents changes that are soon undone.
+//! Decides when the planner changes to a better placement, and prevents changes that are soon
+//! undone.
 
 use super::super::load::Load;
 use super::super::placement::Choice;
 
-/// Number of consecutive runs of the planner in which another placement must be better before it is
+/// Number of consecutive planner runs in which another placement must be better before it is
 /// adopted.
 const LOOKS: u32 = 3;
-/// Shortest time between a change of placement and the next change that is not urgent, in
-/// nanoseconds.
+/// Minimum time from a placement change to the next change that is not urgent, in nanoseconds.
 const DWELL_NS: u64 = 300_000_000;
-/// Shortest time between two changes of placement if the load has also changed, in nanoseconds.
+/// Minimum time between two placement changes if the load has also changed, in nanoseconds.
 const DWELL_CHANGED_NS: u64 = 50_000_000;
-/// Relative change of the load above which [`DWELL_CHANGED_NS`] applies.
+/// Relative load change above which [`DWELL_CHANGED_NS`] applies.
 const CHANGED_LOAD: f64 = 0.25;
-/// Upper limit of the required time between two changes of placement, in nanoseconds.
+/// Upper limit of the required time between two placement changes, in nanoseconds.
 const DWELL_MAX_NS: u64 = 5_000_000_000;
-/// Factor by which the required time between two changes of placement grows each time a change is
-/// undone.
+/// Growth factor of the required time between placement changes, applied when a change is undone.
 const DWELL_GROWTH: u64 = 4;
-/// If no change of placement is undone for this time, [`DWELL_NS`] applies again. The unit is
-/// nanoseconds.
+/// Time without an undone change after which [`DWELL_NS`] applies again, in nanoseconds.
 const FORGIVE_NS: u64 = 10_000_000_000;
-/// If the load has changed by less than this fraction, a return to the earlier placement undoes the
-/// last change.
+/// A return to the earlier placement counts as undoing a change only if the load has changed by
+/// less than this fraction.
 const SAME_LOAD: f64 = 0.1;
-/// Time for which a device must be unnecessary before it sleeps. The unit is the wake-up time of
-/// the device.
+/// Time for which a device must be unnecessary before it sleeps, as a multiple of its wake-up time.
 const QUIET_WAKES: f64 = 10.0;
 
 /// Reason to wait before a change to a better placement.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) enum Wait {
-    /// The best placement must stay the best for this number of further runs of the planner.
+    /// The best placement must stay the best for this number of further planner runs.
     Looks(u32),
-    /// The last change of placement is too recent. The value is the time until the next change, in
+    /// The last placement change is too recent. The value is the time until the next change, in
     /// nanoseconds.
     Dwell(u64),
     /// The energy that sleep would have saved is less than the energy to wake the devices again.
@@ -41,20 +38,20 @@ pub(super) enum Wait {
     Unearned(f64),
 }
 
-/// Knowledge about earlier changes of placement and about the next change.
+/// State of the last placement change and of the next one.
 #[derive(Debug)]
 pub(super) struct Hysteresis {
     streak: u32,
     better_since_ns: u64,
     moved_ns: u64,
     dwell_ns: u64,
-    /// Time when a change of placement was last undone, in nanoseconds.
+    /// Time when a placement change was last undone, in nanoseconds.
     undone_ns: Option<u64>,
     /// Placement before the last change, and the load at that time.
     before: Option<(Choice, Load)>,
 }
 
-/// Cost of a change of placement after which devices sleep.
+/// Cost of a placement change after which devices sleep.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct SleepCost {
     /// Energy for waking the devices again, in joules.
@@ -76,7 +73,7 @@ impl Hysteresis {
     }
 
     /// Records that a better placement has a sufficient gain. Returns the reason to wait, or `None`
-    /// if the change is due now.
+    /// if the placement must change now.
     pub(super) fn gain(&mut self, now_ns: u64, load: &Load, cost: SleepCost) -> Option<Wait> {
         if self.streak == 0 {
             self.better_since_ns = now_ns;
@@ -97,13 +94,13 @@ impl Hysteresis {
         if better_ns < quiet_ns {
             return Some(Wait::Dwell(quiet_ns - better_ns));
         }
-        // The wait ends when earlier sleep would have saved the energy of a wake-up. This wait
-        // costs at most twice the optimum (ski rental problem).
+        // The wait ends when the energy that sleep would have saved equals the energy of a wake-up.
+        // It costs at most twice the optimum (ski rental problem).
         let wasted = cost.saved_watts * better_ns as f64 * 1e-9;
         (cost.joules > 0.0 && wasted < cost.joules).then_some(Wait::Unearned(cost.joules - wasted))
     }
 
-    /// Records the change of placement from `from` to `to` under `load`.
+    /// Records that the placement changed from `from` to `to` under `load`.
     pub(super) fn moved(&mut self, now_ns: u64, from: &Choice, to: &Choice, load: &Load) {
         let undoes =
             self.before.as_ref().is_some_and(|(choice, at)| alike(choice, to) && at.distance(load) < SAME_LOAD);
@@ -119,19 +116,19 @@ impl Hysteresis {
         self.moved_ns = now_ns;
     }
 
-    /// Returns whether the load has changed since the last change of placement.
+    /// Returns whether the load has changed since the last placement change.
     pub(super) fn load_changed(&self, load: &Load) -> bool {
         self.before.as_ref().is_none_or(|(_, at)| at.distance(load) > SAME_LOAD)
     }
 
-    /// Returns the time since the last change of placement, in nanoseconds.
+    /// Returns the time since the last placement change, in nanoseconds.
     pub(super) fn rested_ns(&self, now_ns: u64) -> u64 {
         now_ns.saturating_sub(self.moved_ns)
     }
 }
 
-/// Smallest difference for which two placements count as different, as a fraction of a function's
-/// packets.
+/// Two placements count as different if a device's fraction of a function's packets differs by this
+/// much.
 pub(in super::super) const SHARE_STEP: f64 = 0.1;
 
 /// Returns whether two placements differ only by small fractions of a function's packets.
@@ -196,7 +193,7 @@ mod tests {
         assert_eq!(move_to(&mut state, 2, 1.0), DWELL_MAX_NS.min(DWELL_GROWTH.pow(2) * DWELL_NS));
         assert_eq!(move_to(&mut state, 3, 1.0), DWELL_MAX_NS);
         // The load has changed, so the return to the earlier placement undoes nothing. After a long
-        // time, earlier undone changes no longer count.
+        // time, undone changes no longer count.
         assert_eq!(move_to(&mut state, 4, 2.0), DWELL_MAX_NS);
         assert_eq!(move_to(&mut state, 101, 3.0), DWELL_NS);
     }

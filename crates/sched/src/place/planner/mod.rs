@@ -1,6 +1,6 @@
-//! Planner: decides every 10 ms whether to change the placement of functions on devices.
+//! The planner decides every 10 ms whether to move functions to other devices.
 //!
-//! The planner applies these rules:
+//! It applies these rules:
 //!
 //! ```text
 //! overloaded, or a device lost ─────────────────────────────────────────> move at once
@@ -34,31 +34,30 @@ const GAIN_TUNING: f64 = 0.01;
 /// Minimum time between two changes that move only a small fraction of a function's packets, in
 /// nanoseconds.
 const TUNING_NS: u64 = 100_000_000;
-/// Time after a change of placement in which the correction factors of the model settle, in
-/// nanoseconds.
+/// Time in which the model's correction factors settle after a placement change, in nanoseconds.
 const SETTLE_NS: u64 = 300_000_000;
-/// Fill level of a packet ring at or above which the ring's worker counts as overloaded.
+/// Fill level of a packet ring from which its worker counts as overloaded.
 const BACKLOG: f64 = 0.5;
-/// Packet rate in packets per second for which the planner chooses additional devices for
-/// overloaded workers. The exact rate has no effect.
+/// Packet rate for which the planner chooses additional devices for overloaded workers, in packets
+/// per second. The exact rate has no effect.
 const BURST_PPS: f64 = 1e8;
 /// Factor by which the fullest resource may exceed its limit before a placement counts as
 /// overloaded. New placements must not exceed the limit.
 const TOLERANCE: f64 = 1.08;
 /// Largest factor by which recent load peaks can raise the forecast.
 const MARGIN_MAX: f64 = 1.1;
-/// Factor by which the planner reduces the remembered peak load at each run. The peak shrinks to a
-/// third in one second.
+/// Factor by which each planner run reduces the remembered peak load. The peak shrinks to a third
+/// in one second.
 const PEAK_DECAY: f64 = 0.99;
 /// Longest wake-up time of an additional device for overloaded workers, in nanoseconds. A worker's
 /// packet rings can hold a burst of about this duration.
 const OVERFLOW_WAKE_NS: f64 = 1e6;
 /// Fraction by which the planner raises the assumed load if packet rings fill up unexpectedly.
 const PRESSURE_STEP: f64 = 0.25;
-/// Maximum increase of the assumed load over the forecast, as a fraction of the forecast.
+/// Maximum excess of the assumed load over the forecast, as a fraction of the forecast.
 const PRESSURE_MAX: f64 = 1.0;
-/// Decay of the increase by which the assumed load exceeds the forecast. Each run of the planner
-/// without a full packet ring multiplies the increase by this factor.
+/// Decay factor for the excess of the assumed load over the forecast. It applies in each planner
+/// run without a full packet ring.
 const PRESSURE_DECAY: f64 = 0.99;
 
 /// Rule by which placements are chosen.
@@ -72,8 +71,8 @@ pub enum Rule {
     Thesis,
 }
 
-/// Number of packets of one function on one device, and their processing time, since the last run
-/// of the planner.
+/// Packets of one function that a device has processed since the last planner run, and the time
+/// spent on them.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Measured {
     /// Number of packets.
@@ -83,7 +82,7 @@ pub struct Measured {
     pub busy_ns: f64,
 }
 
-/// Measurements since the last run of the planner.
+/// Measurements since the last planner run.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Observation {
     /// Time of the measurements on the caller's clock, in nanoseconds. It must not decrease.
@@ -111,7 +110,7 @@ pub struct PlannerConfig {
     pub grid: Grid,
 }
 
-/// Outcome of one run of the planner.
+/// Outcome of one planner run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Outcome {
     /// The planner has chosen a new placement.
@@ -141,11 +140,11 @@ pub enum Reason {
     Best,
     /// The best other placement would gain too little.
     SmallGain,
-    /// The best placement must stay the best for this number of further runs of the planner.
+    /// The best placement must stay the best for this number of further planner runs.
     Lasting(u32),
     /// The load is falling, but its forecast has not fallen as far yet.
     Falling,
-    /// The last change of placement is too recent. The value is the time until the next change, in
+    /// The last placement change is too recent. The value is the time until the next change, in
     /// nanoseconds.
     Dwell(u64),
     /// The energy that sleep would have saved is less than the energy to wake the devices again.
@@ -170,12 +169,12 @@ pub struct Move {
     pub to: Choice,
     /// Load for which the new placement was chosen.
     pub load: Load,
-    /// Devices that are slower than predicted. Each entry contains the index of a device in one
-    /// mode, and the ratio of its measured rate to the predicted rate.
+    /// Devices that are slower than predicted. Each entry contains the index of a place and the
+    /// ratio of its measured rate to the predicted rate. A place is a device in one mode.
     pub slow: Vec<(usize, f64)>,
 }
 
-/// Decision of one run of the planner.
+/// Decision of one planner run.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Decision {
     /// Time of the decision, in nanoseconds.
@@ -225,7 +224,7 @@ pub struct Planner {
 }
 
 impl Planner {
-    /// Creates a planner without a placement. The planner chooses a placement when it first runs.
+    /// Creates a planner without a placement. Its first run chooses one.
     pub fn new(machine: Machine, goal: Goal, config: PlannerConfig) -> Self {
         let functions = machine.functions.len();
         let thesis = (config.rule == Rule::Thesis).then(|| Thesis::new(&machine));
@@ -264,14 +263,14 @@ impl Planner {
         &self.goal
     }
 
-    /// Returns the current placement. Before the first run of the planner, each function is on the
-    /// first device that can run it.
+    /// Returns the current placement. Before the first planner run, each function is on the first
+    /// device that can run it.
     pub fn placement(&self) -> &Placement {
         &self.placement
     }
 
     /// Returns the current placement in the form that the search uses, or `None` before the first
-    /// run of the planner.
+    /// planner run.
     pub fn choice(&self) -> Option<&Choice> {
         self.current.as_ref()
     }
@@ -281,7 +280,7 @@ impl Planner {
         &self.burst
     }
 
-    /// Sets another goal. The next run of the planner chooses a placement for this goal.
+    /// Sets another goal. The next planner run chooses a placement for this goal.
     pub fn set_goal(&mut self, goal: Goal) {
         self.goal = goal;
         self.is_new_goal = true;
@@ -289,8 +288,7 @@ impl Planner {
         self.forget();
     }
 
-    /// Pins a placement. The next run of the planner adopts this placement, which stays until
-    /// another goal is set.
+    /// Pins a placement. The next planner run adopts it, and it stays until another goal is set.
     pub fn pin(&mut self, choice: Choice) {
         self.pinned = Some(choice);
         self.is_new_goal = true;
@@ -371,7 +369,7 @@ impl Planner {
             self.hysteresis.no_gain();
             return Err(Reason::SmallGain);
         }
-        // Policies about power immediately follow a falling load, because this saves energy. All
+        // Policies about power follow a falling load immediately, because this saves energy. All
         // other policies wait until the load has stopped falling.
         if self.goal.policy.splits != Splits::Power && self.forecast.is_falling() {
             self.hysteresis.no_gain();
@@ -386,9 +384,9 @@ impl Planner {
         }
     }
 
-    /// Returns whether an overload justifies a new placement immediately. If the load has not
-    /// changed since the last placement, three conditions must hold. The packet rings are filling
-    /// up, the predicted gain is large enough, and the last change was long enough ago.
+    /// Returns whether an overload justifies an immediate placement change. If the load has not
+    /// changed since the last one, the packet rings must be filling up, the predicted gain must be
+    /// large enough, and the last change must be long enough ago.
     fn is_new_overload(&self, seen: &Observation, before: &Prediction, best: &Found) -> bool {
         let is_worth = best.prediction.headroom > (1.0 + GAIN_MIN) * before.headroom;
         let is_rested = self.hysteresis.rested_ns(seen.now_ns) >= SETTLE_NS;
@@ -396,7 +394,8 @@ impl Planner {
     }
 
     /// Returns the relative gain that justifies a new placement. Policies about power need a
-    /// smaller gain, because power is predicted better than capacity and latency.
+    /// smaller gain, because power predictions are more accurate than capacity and latency
+    /// predictions.
     fn required(&self, before: &Prediction, best: &Prediction) -> f64 {
         if self.goal.policy.splits == Splits::Power {
             return GAIN_MIN;
@@ -423,8 +422,8 @@ impl Planner {
         cost
     }
 
-    /// Returns the devices that must not be used, because they are lost or far too slow. A slow
-    /// device stays allowed if a function can run only there.
+    /// Returns the devices that must not be used because they are lost or far too slow. A slow
+    /// device is still allowed if a function can run nowhere else.
     fn excluded(&self, seen: &Observation) -> PlaceSet {
         let failing = self.trust.failing(&self.machine, seen.now_ns).with(seen.lost);
         let remains =
@@ -451,8 +450,8 @@ impl Planner {
         }
         let pps = self.forecast.load().pps();
         self.peak_pps = (self.peak_pps * PEAK_DECAY).max(pps);
-        // If the policy lets idle workers sleep, the awake workers must also manage the recent peak
-        // load.
+        // If the policy lets idle workers sleep, the awake workers must be able to process the
+        // recent peak load.
         let margin = if self.goal.policy.folds_workers { (self.peak_pps / pps.max(1.0)).min(MARGIN_MAX) } else { 1.0 };
         self.forecast.load().scaled(margin * (1.0 + self.pressure))
     }
@@ -575,7 +574,7 @@ impl Planner {
         (0..places).filter_map(|place| Some((place, rate(place)?))).collect()
     }
 
-    /// Returns the time since the last change of placement, in nanoseconds.
+    /// Returns the time since the last placement change, in nanoseconds.
     pub fn rested_ns(&self, now_ns: u64) -> u64 {
         self.hysteresis.rested_ns(now_ns)
     }

@@ -12,29 +12,30 @@ const WEIGHT: f64 = 0.25;
 const PACKETS_MIN: u64 = 500;
 /// Range of the correction factors, by which predicted times are multiplied.
 const RANGE: (f64, f64) = (0.5, 2.0);
-/// Time constant with which a correction factor returns to 1 if there are no new measurements, in
+/// Time constant with which a correction factor returns to 1 without new measurements, in
 /// nanoseconds.
 const FADE_NS: f64 = 30e9;
 /// Interval between two updates of correction factors without new measurements, in nanoseconds.
 const FADE_STEP_NS: u64 = 100_000_000;
 /// Minimum rate of a trusted device, as a fraction of its predicted rate.
 const DISTRUST_BELOW: f64 = 0.8;
-/// Fraction of the predicted rate. If the rate is lower, one measurement suffices to distrust the
-/// device.
+/// If the rate falls below this fraction of the predicted rate, one measurement suffices to
+/// distrust the device.
 const DISTRUST_AT_ONCE: f64 = 0.55;
-/// Fraction of the predicted rate. If the rate is lower, the device is not used for some time.
+/// If the rate falls below this fraction of the predicted rate, the device is not used for some
+/// time.
 const FAILING_BELOW: f64 = 0.3;
-/// Time for which a device must be slower than predicted before it is distrusted, in nanoseconds.
+/// Time for which a device must be too slow before it is distrusted, in nanoseconds.
 const DISTRUST_NS: u64 = 1_000_000_000;
-/// Fraction of the predicted rate. If the rate is higher, the device is trusted again.
+/// If the rate exceeds this fraction of the predicted rate, the device is trusted again.
 const TRUST_ABOVE: f64 = 0.9;
 /// Fraction of the model's relative error that remains after measurements have confirmed a
 /// prediction.
 const CONFIRMED: f64 = 0.2;
 /// Number of measurements after which a prediction counts as confirmed.
 const CONFIRMATIONS: u32 = 10;
-/// Maximum time for which an unused device keeps its correction factor unchanged, in nanoseconds.
-/// After this time, the factor gradually returns to 1.
+/// Longest time for which an unused device keeps its correction factor, in nanoseconds. Afterwards,
+/// the factor gradually returns to 1.
 const MEMORY_NS: u64 = 300_000_000_000;
 
 /// Knowledge about one function on one device.
@@ -42,14 +43,13 @@ const MEMORY_NS: u64 = 300_000_000_000;
 struct Way {
     /// Number of measurements since the correction factor was last reset, up to [`CONFIRMATIONS`].
     confirmations: u32,
-    /// Time at which the device became slower than predicted, in nanoseconds. The value is 0 if the
-    /// device is fast enough.
+    /// Time at which the device became too slow, in nanoseconds, or 0 if it is fast enough.
     slow_since_ns: u64,
     distrusted: bool,
     /// Time of the last measurement, in nanoseconds.
     seen_ns: u64,
-    /// Time after which the correction factor of an unused device gradually returns to 1, in
-    /// nanoseconds. The time doubles each time measurements show that the device is too slow.
+    /// Time for which an unused device keeps its correction factor, in nanoseconds. It doubles
+    /// whenever the device becomes distrusted.
     keep_ns: u64,
     /// Time until which the device is not used, in nanoseconds.
     failing_until_ns: u64,
@@ -126,7 +126,7 @@ impl Trust {
         };
     }
 
-    /// Corrects the latencies of all devices of a function by the same ratio, because the latency
+    /// Corrects the latencies of a function on all its devices by the same ratio, because latency
     /// is measured only per function.
     fn learn_latency(&mut self, machine: &Machine, load: &Load, p99_ns: &[f64], choice: &Choice, table: &Table) {
         let places = machine.places.len();
@@ -140,8 +140,7 @@ impl Trust {
             }
             for place in choice.used_by(function, places).iter() {
                 let correction = &mut self.corrections.latency[function * places + place];
-                // The prediction already contains the earlier correction factor, so the ratio is
-                // multiplied by it.
+                // The prediction already contains the earlier correction factor.
                 let ratio = *correction * measured_ns / predicted_ns;
                 *correction = (*correction + WEIGHT * (ratio - *correction)).clamp(RANGE.0, RANGE.1);
             }
@@ -180,7 +179,7 @@ impl Trust {
     }
 
     /// Returns the ratio of a function's rate on a device to the predicted rate, if the device is
-    /// not trusted. `way` is the index of the combination of function and device.
+    /// not trusted. `way` is the index of this function and device.
     pub(super) fn distrusted(&self, way: usize) -> Option<f64> {
         self.ways[way].distrusted.then(|| 1.0 / self.corrections.cost[way])
     }

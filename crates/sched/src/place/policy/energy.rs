@@ -1,4 +1,5 @@
-//! Policy `energy`: minimises the power among the placements that can process the load.
+//! Policy `energy`: of the placements that can process the load, chooses the one with the lowest
+//! power.
 
 use super::{Limits, Policy, Score, Splits, carries};
 use crate::place::Prediction;

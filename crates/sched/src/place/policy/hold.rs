@@ -1,4 +1,4 @@
-//! Policy `hold`: keeps the current placement, or uses the placement that the operator pins.
+//! Policy `hold`: keeps the current placement, or uses the one that the operator pins.
 
 use super::{Limits, Policy, Score, Splits};
 use crate::place::Prediction;

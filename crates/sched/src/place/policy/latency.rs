@@ -1,5 +1,5 @@
-//! Policy `latency`: minimises the 99th percentile of the latency among the placements that can
-//! process the load.
+//! Policy `latency`: of the placements that can process the load, chooses the one with the lowest
+//! 99th percentile of the latency.
 
 use super::{Limits, Policy, Score, Splits, carries};
 use crate::place::Prediction;

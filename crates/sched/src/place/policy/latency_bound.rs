@@ -1,5 +1,5 @@
-//! Policy `latency --under T`: minimises the power among the placements that can process the load
-//! and keep the latency under a bound.
+//! Policy `latency --under T`: chooses the placement with the lowest power that can process the
+//! load within a latency bound.
 
 use super::{Limits, Policy, Score, Splits, Unit, carries};
 use crate::place::Prediction;

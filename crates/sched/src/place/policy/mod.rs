@@ -1,5 +1,4 @@
-//! A policy is a goal for which placements are chosen. It computes a score from a
-//! prediction.
+//! A policy is a goal for placements, such as low latency. It computes a score from a prediction.
 //!
 //! To add a policy, copy a file of this folder, change its score, and add it to [`POLICIES`].
 
@@ -29,7 +28,7 @@ pub const POLICIES: &[&Policy] = &[
 /// Maximum used fraction of a resource at which queues do not grow.
 const CARRY: f64 = 0.85;
 
-/// A goal for which placements are chosen, such as low latency.
+/// A goal for placements, such as low latency.
 #[derive(Debug)]
 pub struct Policy {
     /// Name of the policy on the command line.
@@ -129,9 +128,9 @@ impl Score {
         self.compare(other) == Ordering::Less
     }
 
-    /// Returns the relative gain of this score over `other`. The gain is the saved fraction of the
-    /// cost. If the costs are equal, it is the saved fraction of the second criterion. The gain is
-    /// infinite if this score violates the requirements less than `other`.
+    /// Returns the relative gain of this score over `other`, which is the saved fraction of the
+    /// cost. If the costs are equal, the second criterion is compared instead. The gain is infinite
+    /// if this score violates the requirements less than `other`.
     pub fn gain_over(&self, other: &Self) -> f64 {
         if self.shortfall + Self::SHORTFALL_EQUAL < other.shortfall {
             return f64::INFINITY;
@@ -234,7 +233,7 @@ impl Goal {
     /// Returns the goal for the name of a policy and the text after `--under`.
     ///
     /// # Errors
-    /// Fails if there is no such policy, or if the limit does not fit the policy.
+    /// Returns an error if there is no such policy, or if the limit does not fit the policy.
     pub fn parse(name: &str, under: Option<&str>) -> Result<Self, GoalError> {
         let named = || POLICIES.iter().copied().filter(|policy| policy.name == name);
         let (plain, limited) =
@@ -288,7 +287,7 @@ pub(super) mod tests {
     use super::super::model::Resource;
     use super::*;
 
-    /// Returns an example of a prediction, in which half of the fullest resource is used.
+    /// Returns a prediction in which half of the fullest resource is used.
     pub(in super::super) fn prediction() -> Prediction {
         Prediction {
             headroom: 2.0,

@@ -1,5 +1,5 @@
-//! Policy `throughput`: maximises the load that a placement can process, for the current mix of
-//! packets.
+//! Policy `throughput`: maximises the load that a placement can process, for the current packet
+//! mix.
 
 use super::{Limits, Policy, Score, Splits};
 use crate::place::Prediction;
@@ -17,7 +17,7 @@ pub(super) static POLICY: Policy = Policy {
 };
 
 fn score(prediction: &Prediction, _limits: &Limits) -> Score {
-    // Without load, the headroom is infinite and the cost is therefore 0.
+    // Without load, the headroom is infinite and the cost is 0.
     Score { shortfall: 0.0, cost: 1.0 / prediction.headroom, tie: prediction.watts.unwrap_or(prediction.cores) }
 }
 

@@ -12,11 +12,11 @@ const MPPS_MAX: f64 = 1e5;
 const LATENCY_US_MAX: f64 = 6e7;
 /// Largest power of a device, in watts.
 const WATTS_MAX: f64 = 1e5;
-/// Largest valid slowdown of a function by another function on the same device. The value 1 means
-/// that the cost doubles.
+/// Largest valid slowdown that one function may cause for another on the same device. The value 1
+/// means that the cost doubles.
 const GAMMA_MAX: f64 = 10.0;
 
-/// Check of one number: its key, its value, and its smallest and largest valid values.
+/// Key, value, minimum and maximum of a number to check.
 type Range = (&'static str, f64, f64, f64);
 
 fn within(location: &str, ranges: &[Range]) -> Result<(), ProfileError> {
@@ -34,8 +34,8 @@ impl Profile {
     /// of the program.
     ///
     /// # Errors
-    /// Returns the first property that differs. Devices that only the profile or only the machine
-    /// has are ignored.
+    /// Returns an error for the first property that differs. Devices that only the profile or only
+    /// the machine has are ignored.
     pub fn check_machine(&self, here: &Identity) -> Result<(), ProfileError> {
         let of = &self.machine;
         if of.godwit != here.godwit {

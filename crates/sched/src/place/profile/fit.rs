@@ -12,10 +12,10 @@ const FULL_LOAD: f64 = 0.99;
 /// Fits linear costs to the points that were measured at full load. Returns `None` if there are no
 /// such points.
 ///
-/// The time of the device per packet is `chunk_ns / chunk + packet_ns + byte_ns * bytes`. The core
-/// time per packet is `submit_ns / chunk + host_ns`. Only `packet_ns` may be negative, because the
-/// cost of some functions grows faster than the frame length. The fit minimises relative errors,
-/// because short frames matter as much as long frames.
+/// The device time per packet is `chunk_ns / chunk + packet_ns + byte_ns * bytes`. The core time
+/// per packet is `submit_ns / chunk + host_ns`. Only `packet_ns` may be negative, because the cost
+/// of some functions grows faster than the frame length. The fit minimises relative errors, because
+/// short frames matter as much as long frames.
 pub(super) fn fit(points: &[CurvePoint], device: &str) -> Option<Fit> {
     let full = || points.iter().filter(|point| point.load >= FULL_LOAD);
     let is_cpu = device == "cpu";

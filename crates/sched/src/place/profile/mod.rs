@@ -14,7 +14,7 @@ use serde::{Deserialize, Serialize};
 const FORMAT: u32 = 1;
 
 /// Reason why a profile is rejected. A profile contains the measured costs of functions on devices.
-/// The operator must measure it again.
+/// If it is rejected, the operator must measure it again.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
 pub enum ProfileError {
     /// The text is not a profile, for example because a part of the file is missing.
@@ -52,7 +52,7 @@ pub enum ProfileError {
     /// A number is impossible.
     #[error("{location}: {key} = {value} is impossible, it must be {valid}; measure the profile again")]
     Number {
-        /// The part of the profile that contains the number: its name, its function and its device.
+        /// The part of the profile that contains the number, such as its function and device.
         location: String,
         /// Key of the number.
         key: &'static str,
@@ -106,7 +106,7 @@ pub struct Profile {
     /// Costs of a worker that are the same for all devices.
     #[serde(default)]
     pub host: Host,
-    /// Costs of each function on each device, in each mode of the device.
+    /// Costs of each function on each device, for each mode of the device.
     #[serde(default, rename = "curve")]
     pub curves: Vec<Curve>,
     /// Measurements of functions that ran at the same time on one device.
@@ -137,7 +137,7 @@ pub struct Host {
     pub mixed_ns: f64,
 }
 
-/// Costs of one function on one device, in one mode of the device.
+/// Costs of one function on one device in one mode.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Curve {
@@ -175,12 +175,10 @@ pub struct CurvePoint {
     pub load: f64,
     /// Processed packets per second, in millions.
     pub mpps: f64,
-    /// Core time of the workers per packet, in nanoseconds. It does not include the time of the
-    /// kernel.
+    /// Core time of the workers per packet, in nanoseconds, without the kernel time.
     #[serde(default)]
     pub host_ns: f64,
-    /// Processing time of the device per packet, in nanoseconds. On the CPU, it is the time for
-    /// which a core runs the kernel.
+    /// Device time per packet, in nanoseconds. On the CPU, it is the core time of the kernel.
     #[serde(default)]
     pub device_ns: f64,
     /// Median latency, in microseconds.
@@ -214,13 +212,12 @@ fn once() -> u32 {
 pub struct Fit {
     /// Time of the device per submission, in nanoseconds.
     pub chunk_ns: f64,
-    /// Processing time of the device per packet, in nanoseconds. It may be negative if long frames
-    /// cost more per byte than short frames.
+    /// Device time per packet that does not depend on the frame length, in nanoseconds. The linear
+    /// fit can make it negative if the cost grows faster than the frame length.
     pub packet_ns: f64,
     /// Time of the device per frame byte, in nanoseconds.
     pub byte_ns: f64,
-    /// Smallest measured processing time of the device per packet, in nanoseconds. No predicted
-    /// time is smaller.
+    /// Smallest measured device time per packet, in nanoseconds. No predicted time is smaller.
     pub floor_ns: f64,
     /// Time of the device per batch, in nanoseconds.
     pub bin_ns: f64,
@@ -306,8 +303,8 @@ pub struct Bus {
     pub in_gbps: f64,
     /// Transfer rate of the bus from the devices, in gigabits per second.
     pub out_gbps: f64,
-    /// Bytes per packet that each direction transfers in addition to the frame, such as the
-    /// packet's descriptor.
+    /// Bytes that each direction transfers per packet in addition to the frame, such as the packet
+    /// descriptor.
     #[serde(default)]
     pub packet_bytes: f64,
 }

@@ -9,7 +9,7 @@ use super::{Found, Problem, linear};
 /// Maximum number of improvements from one starting point.
 const STEPS_MAX: usize = 200;
 
-/// Returns the best division of packets between devices that repeated improvement finds. Each step
+/// Returns the best division of packets between devices that stepwise improvement finds. Each step
 /// moves packets of one function to another device. The search starts from the current division,
 /// from the division with the largest capacity, and from each function's first device.
 pub(super) fn shares(problem: &Problem<'_>, table: &Table, near: Option<&Choice>) -> Found {

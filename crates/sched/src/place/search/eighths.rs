@@ -7,10 +7,10 @@ use super::{Found, Problem};
 
 /// Number of equal parts into which the packets of a function are divided.
 pub(super) const PARTS: u8 = 8;
-/// Maximum number of functions for which all divisions of their packets between devices are tried.
+/// Maximum number of functions for which the search tries all divisions of packets between devices.
 const FUNCTIONS_MAX: usize = 8;
 
-/// Working memory of the search over all divisions of packets between devices.
+/// Scratch memory for trying all divisions of packets between devices.
 #[derive(Debug, Default)]
 pub(super) struct Eighths {
     /// For each function with packets, all possible divisions of its packets between devices.
@@ -70,8 +70,7 @@ impl Eighths {
             let shares = &mut choice.shares[options.function * places..][..places];
             shares.iter_mut().zip(parts).for_each(|(share, part)| *share = f64::from(*part) / f64::from(PARTS));
         }
-        // If the score does not need latencies, the prediction lacks them, and they are computed
-        // now.
+        // If the score needs no latencies, they have not been predicted yet.
         let prediction = if problem.goal.policy.needs_latency { prediction } else { table.predict(machine, &choice) };
         Some(Found { choice, prediction, score: best.score })
     }
@@ -162,8 +161,7 @@ pub(super) fn idle_shares(machine: &Machine, setting: Setting) -> Choice {
     Choice { setting, shares }
 }
 
-/// Returns the number of possible divisions of a function's packets between `places` devices, in
-/// steps of one eighth.
+/// Returns in how many ways `places` devices can share a function's packets in steps of one eighth.
 fn splits(places: usize) -> usize {
     // The result is a binomial coefficient: `PARTS + places - 1` over `places - 1`.
     let parts = usize::from(PARTS);

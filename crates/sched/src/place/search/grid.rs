@@ -1,16 +1,15 @@
-//! Lists the settings of the machine that the search tries. A setting consists of the devices in
-//! use, the submission size and the roles of the workers.
+//! Lists the machine settings that the search tries. A setting consists of the devices in use, the
+//! submission size and the worker roles.
 
 use super::super::placement::{PlaceSet, Setting};
 use super::Problem;
 
 /// Maximum number of machine settings of which all are tried.
 const SETTINGS_MAX: usize = 2_000;
-/// Number of equal parts into which the workers are divided. One or more parts may be reserved for
-/// submitting packets to devices.
+/// Number of equal parts into which the workers are divided. Some parts may only feed devices.
 const QUARTERS: u16 = 4;
 
-/// Values that the search tries for the submission size and for the number and roles of workers.
+/// Submission sizes, worker numbers and worker roles that the search tries.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Grid {
     /// Possible reductions of the submission size. The value `n` divides the configured size by 4
@@ -120,8 +119,8 @@ fn runs_all(problem: &Problem<'_>, on: PlaceSet) -> bool {
 
 fn setting(problem: &Problem<'_>, on: PlaceSet, level: u8, halving: u8, quarters: u16) -> Setting {
     let workers = (problem.machine.workers >> halving).max(1);
-    // Workers may be reserved for submitting packets to devices only if the CPU and another device
-    // are in use. At least one worker must remain for running kernels.
+    // Workers that only feed devices are useful only if the CPU and another device are in use. At
+    // least one worker must run kernels.
     let has_both = on.contains(0) && on.len() > 1 && workers > 1;
     let feeders = if has_both && quarters > 0 { (workers * quarters / QUARTERS).clamp(1, workers - 1) } else { 0 };
     let level = if on.without(PlaceSet::of([0])).is_empty() { 0 } else { level };

@@ -8,8 +8,8 @@ use super::super::policy::Splits;
 use super::Problem;
 use super::eighths::idle_shares;
 
-/// Smallest fraction of a function's packets that a device receives. Smaller fractions go to the
-/// function's other devices.
+/// Smallest fraction of a function's packets that a device receives. Smaller fractions go to other
+/// devices.
 const SHARE_MIN: f64 = 0.01;
 /// Number of linear programs that are solved if functions slow each other down. Each program takes
 /// the slowdown from the solution of the previous one.
@@ -18,9 +18,8 @@ const ROUNDS: usize = 3;
 /// solver requires a ratio below 10^6.
 const COEFFICIENT_MIN: f64 = 1e-6;
 
-/// Returns the division of packets between devices with the largest capacity. For policies about
-/// power, returns the division that processes the load with the least power. Returns `None` if the
-/// solver fails.
+/// Returns the division of packets between devices with the largest capacity or, for policies about
+/// power, with the lowest power that processes the load. Returns `None` if the solver fails.
 pub(super) fn solve(problem: &Problem<'_>, table: &Table) -> Option<Choice> {
     let machine = problem.machine;
     let mut choice = idle_shares(machine, table.setting());

@@ -1,12 +1,13 @@
-//! Searches the best placement for a load.
+//! Searches for the best placement for a load.
 //!
-//! A placement consists of a [setting](Setting) of the machine and a division of each function's
-//! packets between the devices. A setting contains the devices, the submission size and the
-//! workers. If there are few settings, the search tries all of them. Otherwise, it goes step by
-//! step from a setting to a better one. Within a setting, the module `eighths` tries all divisions
-//! in multiples of one eighth, if there are few combinations. Otherwise, a linear program
-//! (`linear`) or single steps (`climb`) find the division. Results are cached for each load bucket,
-//! which is a range of similar loads.
+//! A placement consists of a machine [setting](Setting) and a division of each function's packets
+//! between the devices. A setting contains the devices, the submission size and the workers. If
+//! there are few settings, the search tries all of them. Otherwise, it moves step by step from one
+//! setting to a better one.
+//!
+//! Within a setting, the module `eighths` tries all divisions in multiples of one eighth, if there
+//! are few combinations. Otherwise, a linear program (`linear`) or single steps (`climb`) find the
+//! division. Results are cached for each load bucket, which is a range of similar loads.
 
 mod climb;
 mod eighths;
@@ -22,16 +23,14 @@ use super::policy::{Goal, Score, Splits};
 use eighths::Eighths;
 pub use grid::Grid;
 
-/// Maximum number of divisions of packets between devices that are tried for one machine setting.
+/// Maximum number of packet divisions between devices that are tried for one machine setting.
 const COMBINATIONS_MAX: usize = 7_000;
-/// Maximum number of divisions of packets between devices that are tried for all machine settings
-/// together. If there are more, the search moves step by step from a machine setting to a better
-/// one.
+/// Maximum number of packet divisions that are tried for all machine settings together. If there
+/// are more, the search moves step by step from one setting to a better one.
 const WORK_MAX: usize = 1_000_000;
 /// Maximum number of machine settings that a step-by-step search tries from one start.
 const CLIMB_SETTINGS: usize = 40;
-/// Number of best machine settings for which a linear program improves the division of packets
-/// between devices.
+/// Number of best machine settings for which a linear program improves the packet division.
 const REFINED: usize = 3;
 /// Maximum number of cached results. The cache is emptied when it is full.
 const CACHE_MAX: usize = 4096;
@@ -47,8 +46,8 @@ pub(super) struct Found {
     pub(super) score: Score,
 }
 
-/// Search for the best placement, with its working memory and a cache of results. Each machine
-/// needs a separate search.
+/// Search for the best placement, with scratch memory and a result cache. Each machine needs its
+/// own search.
 #[derive(Debug, Default)]
 pub struct Search {
     grid: Grid,
@@ -75,8 +74,7 @@ impl Search {
         Self { grid, ..Self::default() }
     }
 
-    /// Forgets all cached results. This is necessary when the machine or the limits of the goal
-    /// change.
+    /// Forgets all cached results. This is necessary when the machine or the goal's limits change.
     pub(super) fn clear(&mut self) {
         self.cache.clear();
     }
@@ -93,7 +91,7 @@ impl Search {
         key.extend(corrections.latency.iter().map(step));
     }
 
-    /// Returns the best placement for a load similar to the load of the problem, from the cache if
+    /// Returns the best placement for loads similar to that of the problem, from the cache if
     /// possible. Returns `None` if the allowed devices cannot run all functions.
     pub(super) fn best_of_bucket(&mut self, problem: &Problem<'_>, near: Option<&Choice>) -> Option<Found> {
         let mut key = std::mem::take(&mut self.key);

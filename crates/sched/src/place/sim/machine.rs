@@ -1,8 +1,8 @@
 //! The simulated machine: 16 cores and one GPU with two modes.
 //!
-//! The costs are close to the costs of 16 cores and an NVIDIA H200. The power of the cores is
-//! invented, because the real machine has no power meter. Results therefore describe the planner,
-//! not a real machine.
+//! The costs are close to those of 16 cores and an NVIDIA H200. The power of the cores is invented,
+//! because the real machine has no power meter. Results therefore describe the planner, not a real
+//! machine.
 
 use super::super::model::{FunctionSetup, Machine, MachineSetup, PlaceSetup};
 use super::super::placement::PlaceSet;
@@ -53,7 +53,7 @@ pub fn machine(wake: Wake) -> Machine {
     Machine::new(&profile(wake), &setup).expect("complete profile")
 }
 
-/// Returns the machine settings that simulations try. They are fewer than in the default grid,
+/// Returns the machine settings that simulations try. There are fewer than in the default grid,
 /// because many seeds are simulated.
 pub fn sim_grid() -> Grid {
     Grid { levels: vec![0, 1], feeder_quarters: vec![0, 1], worker_halvings: vec![0, 1, 2, 3] }

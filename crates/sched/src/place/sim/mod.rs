@@ -1,10 +1,10 @@
 //! Simulates the planner in virtual time.
 //!
-//! A run has a sequence of loads, a machine, and the true costs of the machine. The true costs are
-//! the costs in the machine's profile with random errors. The planner runs every 10 ms and knows
-//! only the profile and measurements. An oracle knows the true costs and the current load, and
-//! changes placements at no cost. A run compares the planner with the oracle. The seed determines a
-//! run completely.
+//! A run has a sequence of loads, a machine, and the machine's true costs. The true costs are those
+//! in the machine's profile with random errors. The planner runs every 10 ms and knows only the
+//! profile and measurements. An oracle knows the true costs and the current load, and changes
+//! placements at no cost. A run compares the planner with the oracle. The seed determines a run
+//! completely.
 //!
 //! The simulation treats queues as fluids. A worker holds packets in flight and in the ring of its
 //! port. At half of its limit of packets in flight, it uses the additional devices that its

@@ -1,5 +1,5 @@
 //! Finds the best placement for the current load from the true costs of functions on devices.
-//! Changes of placement cost nothing.
+//! Placement changes cost nothing.
 
 use super::super::load::Load;
 use super::super::model::{Corrections, Machine, Prediction};

@@ -14,18 +14,16 @@ use super::world::World;
 
 /// Period of the planner, in nanoseconds.
 const PERIOD_NS: u64 = 10_000_000;
-/// Number of runs of the planner between two measurements of the latency.
+/// Number of planner runs between two latency measurements.
 const LATENCY_LOOKS: u64 = 10;
 /// Relative error of a simulated measurement.
 const NOISE: f64 = 0.01;
-/// Length of the period for [`Report::starvation`], in runs of the planner. The period lasts one
-/// second.
+/// Length of the period for [`Report::starvation`] in planner runs. It is one second.
 const WINDOW: usize = 100;
-/// Maximum time before a return to the earlier placement if the return counts as undoing a change,
-/// in nanoseconds.
+/// A placement change counts as undone if the earlier placement returns within this time, in
+/// nanoseconds.
 const FLAP_NS: u64 = 250_000_000;
-/// If the load has changed by less than this fraction, a return to the earlier placement undoes a
-/// change.
+/// A placement change counts as undone only if the load has changed by less than this fraction.
 const FLAP_LOAD: f64 = 0.1;
 
 /// Configuration of a run.
@@ -59,14 +57,14 @@ pub struct Report {
     /// The oracle knows the true costs.
     pub lost: f64,
     /// Relative increase of the planner's latency over the latency of an oracle that knows the true
-    /// costs. Both latencies are geometric means of the 99th percentile over time.
+    /// costs. Both are geometric means of the 99th percentile over time.
     pub latency: f64,
     /// Packets that the planner processes in its worst second, as a fraction of an oracle's packets
     /// in the same second. The oracle knows the true costs.
     pub starvation: f64,
-    /// Number of changes of placement.
+    /// Number of placement changes.
     pub moves: u32,
-    /// Number of changes of placement that were undone within 0.25 s although the load was similar.
+    /// Number of placement changes that were undone within 0.25 s although the load was similar.
     pub flaps: u32,
     /// Fraction of the time in which overloaded workers used additional devices.
     pub reflex: f64,
@@ -74,7 +72,7 @@ pub struct Report {
     pub lost_ns: u64,
 }
 
-/// Numbers of packets that the planner and the oracle had processed at one point in time.
+/// Packets that the planner and the oracle had processed at one point in time.
 #[derive(Clone, Copy, Default)]
 struct Mark {
     carried: f64,
@@ -166,7 +164,7 @@ impl Run<'_> {
         }
     }
 
-    /// Fills in the measurements since the last run of the planner.
+    /// Fills in the measurements since the last planner run.
     fn measure(
         &self,
         world: &World<'_>,
@@ -215,10 +213,10 @@ struct State {
     oracle_joules: f64,
     oracle_ln_p99: f64,
     marks: Vec<Mark>,
-    /// Integral of the load over the time since the last run of the planner.
+    /// Integral of the load over the time since the last planner run.
     sums: Load,
     elapsed_ns: u64,
-    /// Times, placements and loads of the last changes of placement.
+    /// Time, placement and load of each recent placement change.
     moves: Vec<(u64, Choice, Load)>,
     count: u32,
     flaps: u32,

@@ -1,4 +1,4 @@
-//! Creates sequences of loads for the simulation of the planner.
+//! Creates sequences of loads for simulating the planner.
 
 use super::super::load::{FunctionLoad, LENGTH_CLASSES, Load, length_class_of};
 use super::super::model::{Corrections, Machine};
@@ -19,14 +19,14 @@ const PERIOD_NS: f64 = 10e6;
 pub enum Kind {
     /// The load is constant.
     Constant,
-    /// The load changes every 0.5 to 3 s, sometimes together with the mix of packets.
+    /// The load changes every 0.5 to 3 s, sometimes together with the packet mix.
     Steps,
     /// A low load is interrupted by bursts of 50 to 300 ms.
     Bursts,
     /// The load follows a sine wave.
     Diurnal,
-    /// Two loads alternate. Each load lasts for 0.5 to 4 times the interval between two runs of the
-    /// planner.
+    /// Two loads alternate. Each one lasts for 0.5 to 4 times the interval between two planner
+    /// runs.
     Square,
     /// The fraction of packets for each function and the frame lengths change slowly.
     Drift,
@@ -63,7 +63,7 @@ pub struct Trace {
     pub lost: PlaceSet,
 }
 
-/// Mix of two functions' packets: the fraction of the first function, and both mean frame lengths.
+/// Packet mix of two functions: the first one's fraction, and both mean frame lengths.
 #[derive(Clone, Copy)]
 struct Mix {
     share: f64,
@@ -72,7 +72,7 @@ struct Mix {
 
 impl Trace {
     /// Creates a random trace. Each load is a fraction of the highest rate that the machine can
-    /// process with the same mix of packets.
+    /// process with the same packet mix.
     pub fn random(machine: &Machine, kind: Kind, seconds: f64, random: &mut Random) -> Self {
         let end_ns = (seconds * SECOND_NS) as u64;
         let mut builder = Builder { machine, search: Search::new(Grid::default()), segments: Vec::new() };
@@ -135,8 +135,8 @@ struct Builder<'a> {
 }
 
 impl Builder<'_> {
-    /// Adds a period of constant load. The load is a fraction of the highest rate that the machine
-    /// can process with this mix of packets.
+    /// Adds a period of constant load, as a fraction of the highest rate that the machine can
+    /// process with this packet mix.
     fn push(&mut self, start_ns: u64, fraction: f64, mix: Mix) {
         let load = self.load(fraction, mix);
         self.segments.push(Segment { start_ns, load });

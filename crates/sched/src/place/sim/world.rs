@@ -24,8 +24,8 @@ pub(super) struct Sums {
     pub(super) carried: f64,
     pub(super) lost: f64,
     pub(super) joules: f64,
-    /// Integral of the natural logarithm of the latency's 99th percentile in nanoseconds, over time
-    /// in seconds.
+    /// Integral over time of the natural logarithm of the latency's 99th percentile. The latency is
+    /// in nanoseconds, and the time in seconds.
     pub(super) ln_p99: f64,
     /// Time in which overloaded workers used additional devices, in nanoseconds.
     pub(super) reflex_ns: f64,
@@ -52,8 +52,7 @@ pub(super) struct World<'a> {
     next: Option<(Choice, Choice, f64)>,
     queue: f64,
     reflex: bool,
-    /// Largest number of packets in flight since the last run of the planner, as a fraction of the
-    /// limit.
+    /// Largest number of packets in flight since the last planner run, as a fraction of the limit.
     backlog: f64,
     pub(super) sums: Sums,
 }
@@ -149,7 +148,7 @@ impl<'a> World<'a> {
         self.reflex = false;
     }
 
-    /// Simulates the processing of packets for a time of `seconds` seconds.
+    /// Simulates the processing of packets for `seconds` seconds.
     fn serve(&mut self, seconds: f64, load: &Load) {
         let Some(active) = &mut self.active else { return };
         if active.load != *load {
