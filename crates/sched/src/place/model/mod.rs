@@ -198,7 +198,8 @@ impl Machine {
     /// Creates the cost model of a configuration from measured costs.
     ///
     /// # Errors
-    /// Fails if a function has no measured costs on any of its devices, or if a limit is exceeded.
+    /// Returns an error if a function has no measured costs on any of its devices, or if a limit is
+    /// exceeded.
     pub fn new(profile: &Profile, setup: &MachineSetup) -> Result<Self, ModelError> {
         let too_many = |what, count, max| Err(ModelError::TooMany { what, count, max });
         if setup.workers == 0
