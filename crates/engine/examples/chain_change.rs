@@ -1,6 +1,6 @@
-//! Measures the duration of a chain change at run time. Each change has three times: from the
-//! command on the control socket to the first packet on the new chain, from the command to the
-//! answer, and the time for which workers held new packets.
+//! Measures the duration of a chain change at run time. For each change, it prints the time from
+//! the command to the first packet on the new chain, the time from the command to the answer, and
+//! the time for which workers held new packets.
 //!
 //! ```text
 //! cargo run --release -p godwit-engine --example chain_change \
@@ -69,9 +69,9 @@ duplicated {}, reordered {}, dropped {}",
     Ok(())
 }
 
-/// Changes the function chain `changes` times. Returns three lists of times in microseconds. The
-/// first two contain the times from the request to the first packet on the new chain, and to the
-/// reply. The third contains the times for which packets were held.
+/// Changes the function chain `changes` times, and returns three lists of times in microseconds:
+/// from the request to the first packet on the new chain, from the request to the reply, and the
+/// time for which packets were held.
 ///
 /// An additional change at the start is not counted, because the first packets and the device's
 /// kernels are not ready yet.
@@ -87,7 +87,7 @@ fn change(path: &Path, record: &Record, changes: usize) -> Result<[Vec<u64>; 3],
         let started = Instant::now();
         stream.get_mut().write_all(request.as_bytes())?;
         while packets.load(Ordering::Acquire) == packets_before {
-            // The sleep leaves the core to the control socket's thread. It lasts about 60 us.
+            // The sleep leaves the core to the control socket's thread for about 60 us.
             std::thread::sleep(Duration::from_micros(10));
         }
         times[0].push(started.elapsed().as_micros() as u64);

@@ -1,13 +1,13 @@
 //! Measures the cost of a second stream through a worker. One worker runs a function on all
 //! packets, then the same function configured twice. A class rule sends half of the packets to
-//! each. The tables of both functions together are those of the single function.
+//! each. Together, both functions have the same tables as the single function.
 //!
 //! ```text
 //! cargo run --release -p godwit-engine --example second_stream -- \
 //!     [echo|ipv4|ipsec] [one|class|two] [frame bytes] [packets]
 //! ```
-//! `class`: the rule exists, but both classes go to one function. With `packets`, the run ends
-//! after this number of packets, for a comparison of instruction counts. Without, it takes one
+//! With `class`, the rule exists, but both classes go to one function. With `packets`, the run ends
+//! after this number of packets, so instruction counts can be compared. Otherwise, it takes one
 //! second.
 
 use std::error::Error;
@@ -48,8 +48,8 @@ fn main() -> Result<(), Box<dyn Error>> {
 /// Returns the CPU time of this process, in seconds.
 fn processor_s() -> Result<f64, Box<dyn Error>> {
     let text = std::fs::read_to_string("/proc/self/stat")?;
-    // The name of the process may contain spaces, so the fields after it are counted. Fields 14 and
-    // 15 of `/proc/self/stat` are user and system time in ticks of 10 ms.
+    // The process name may contain spaces, so fields are counted after it. Fields 14 and 15 of
+    // `/proc/self/stat` are user and system time in ticks of 10 ms.
     let fields: Vec<&str> = text.rsplit_once(')').map_or("", |(_, rest)| rest).split_whitespace().collect();
     let ticks = |field: usize| fields.get(field).unwrap_or(&"").parse::<u64>();
     Ok((ticks(11)? + ticks(12)?) as f64 / 100.0)

@@ -1,4 +1,4 @@
-//! Measures the cost of a worker per packet. The workload is an ESP gateway from port to port,
+//! Measures the per-packet cost of a worker. The workload is an ESP gateway from port to port,
 //! without the cipher. The device does no work, but returns submissions late like a busy device.
 //!
 //! ```text
@@ -160,8 +160,8 @@ struct IdleLane {
     polls: u32,
 }
 
-/// Number of submissions whose outcomes are written. A packer has fewer submissions, so the
-/// outcomes of each are written at least once.
+/// Number of submissions whose outcomes are written. It exceeds the number of submissions of a
+/// packer, so each one is written at least once.
 const TOUCHED_CHUNKS: usize = 64;
 
 /// Number of submissions in flight at which the oldest submission returns.

@@ -268,8 +268,8 @@ pub fn echo_frame(data: &[u8]) {
     }
 }
 
-/// Fuzzes the search of payloads. `data` is a frame. The kernel and the reference implementation
-/// must agree.
+/// Fuzzes the payload search. `data` is a frame. The kernel and the reference implementation must
+/// agree.
 pub fn dpi_frame(data: &[u8]) {
     thread_local! {
         static SEARCHES: RefCell<[Gateway; 2]> = RefCell::new([Case::Sensitive, Case::Insensitive].map(|case| {
@@ -374,8 +374,8 @@ pub fn l2_frame(data: &[u8]) {
     }
 }
 
-/// Fuzzes the parser of files with static MAC addresses. `data` is such a file. An error must name
-/// an existing line.
+/// Fuzzes the parser of static MAC address files. `data` is such a file. An error must name an
+/// existing line.
 pub fn l2_macs(data: &[u8]) {
     let lines = 1 + data.iter().filter(|&&byte| byte == b'\n').count();
     let port = |vid: u16, name: &str| match name.len() {
@@ -413,7 +413,7 @@ pub fn ndn_interest(data: &[u8]) {
     }
 }
 
-/// Fuzzes the parser of files with NDN names. `data` is such a file. A parsed name must survive the
+/// Fuzzes the parser of NDN name files. `data` is such a file. A parsed name must survive the
 /// conversion to text and back. An error must name an existing line.
 pub fn ndn_names(data: &[u8]) {
     let lines = 1 + data.iter().filter(|&&byte| byte == b'\n').count();

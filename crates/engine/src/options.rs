@@ -16,7 +16,7 @@ pub struct Options {
     pub control: Option<PathBuf>,
     /// Folder for the state that survives a restart. It overrides the configured folder.
     pub state: Option<PathBuf>,
-    /// Flag that requests a reload of the configuration file. The engine applies changes of packet
+    /// Flag that requests a reload of the configuration file. The engine applies changes to packet
     /// classes and edges, and clears the flag.
     pub reload: Option<Arc<AtomicBool>>,
     /// Function that opens devices in tests, instead of [`godwit_device::open`].
@@ -55,6 +55,6 @@ pub struct Replay {
     /// replaces the first port whose packets enter the function chain.
     pub inputs: Vec<(Option<String>, PathBuf)>,
     /// Output capture files, each with the name of the port that it replaces. A file without a name
-    /// receives the packets of all ports without their own file.
+    /// receives the packets of all ports that have no file.
     pub outputs: Vec<(Option<String>, PathBuf)>,
 }

@@ -1,5 +1,5 @@
 //! Reads the function chain from the `[[chain]]` stanzas and from the chain files that they name.
-//! The chain determines the next function for each result of a function.
+//! The chain determines the next function for each verdict of a function.
 
 use std::path::{Path, PathBuf};
 
@@ -23,7 +23,7 @@ struct ChainKeys {
 enum Origin {
     /// A `[[chain]]` stanza with this index.
     Stanza(usize),
-    /// A line of a chain file: the path of the file and the line number.
+    /// Path of a chain file, and a line number in it.
     Line(PathBuf, usize),
 }
 

@@ -29,7 +29,7 @@ impl Config {
     /// Relative paths in `text` start at `directory`.
     ///
     /// # Errors
-    /// If the text is invalid, or the running engine cannot use the chain.
+    /// Returns an error if the text is invalid, or the running engine cannot use the chain.
     pub fn read_chain(&self, text: &str, origin: &str, directory: &Path) -> Result<ChainConfig, ConfigError> {
         let document = Document::new(text, origin);
         let root = document.root()?;
@@ -46,8 +46,8 @@ impl Config {
     ///
     /// # Errors
     ///
-    /// If the file is invalid, or the running engine cannot use the chain. Only classes and edges
-    /// may have changed in the file.
+    /// Returns an error if the file is invalid, or the running engine cannot use the chain. Only
+    /// classes and edges may have changed in the file.
     pub fn read_again(&self) -> Result<ChainConfig, ConfigError> {
         let Some(path) = &self.path else {
             return Err(ConfigError::at(

@@ -24,8 +24,7 @@ const PROTOCOLS: [(&str, u8); 8] = [
     ("ah", protocol::AH),
 ];
 
-/// Returns the configuration's name for a protocol number. Returns `None` if the protocol has no
-/// name.
+/// Returns the name of a protocol in configurations, or `None` if it has no name.
 pub fn protocol_name(protocol: u8) -> Option<&'static str> {
     PROTOCOLS.iter().find(|(_, number)| *number == protocol).map(|(name, _)| *name)
 }

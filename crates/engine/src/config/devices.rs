@@ -37,7 +37,8 @@ pub struct DeviceConfig {
     pub mode: Mode,
     /// Method that copies packets to the device's memory and back. Only the mode `launch` uses it.
     pub transfer: Transfer,
-    /// Watchdog timeout, in milliseconds. A device is lost if it needs longer for a submission.
+    /// Watchdog timeout, in milliseconds. A device that needs longer for a submission counts as
+    /// lost.
     pub watchdog_ms: u64,
     /// Number of submissions for which each worker reserves memory. The worker fills one submission
     /// while the device processes the others.
@@ -88,7 +89,7 @@ fn chunk_defaults(id: &str, mode: Mode, engine: &EngineConfig) -> Option<ChunkDe
 /// If `chunks` is `None`, the device is the CPU, which processes small submissions that stay in its
 /// caches. All other devices process more packets at once than fit into these caches. Their
 /// submissions are large, and several submissions are in flight. Their batches are small and
-/// contain packets with a similar processing time, so the SIMD lanes that process a batch end
+/// contain packets with a similar processing time, so the SIMD lanes that process a batch finish
 /// together.
 fn packing_of(chunks: Option<ChunkDefaults>, engine: &EngineConfig, keys: &[&PackingKeys]) -> PackerConfig {
     let mut packing = PackerConfig::default();

@@ -1,5 +1,5 @@
-//! Parses a configuration into stanzas, and rewords errors of the TOML parser. The position of each
-//! key is kept for error messages.
+//! Parses a configuration into stanzas, and rewords the errors of the TOML parser. It keeps the
+//! position of each key for error messages.
 
 use std::ops::Range;
 
@@ -92,12 +92,12 @@ impl<'a> Document<'a> {
         Ok(name.into_inner())
     }
 
-    /// Converts an error of the TOML parser to a readable message. `known` lists further valid
-    /// keys, which the message may suggest.
+    /// Converts a TOML parser error into a readable message. `known` lists further valid keys,
+    /// which the message may suggest.
     pub(super) fn refuse_toml(&self, error: &toml::de::Error, stanza: &Stanza<'_>, known: &[&str]) -> ConfigError {
         let message = error.message();
         let text = error.to_string();
-        // The TOML parser ends its message with the path of the key, on a separate line.
+        // The last line of the error text contains the key's path.
         let path = text.trim_end().rsplit_once("\nin `").map(|(_, path)| path.trim_end_matches('`'));
         let mut at = error.span().unwrap_or(stanza.span());
         if let Some(key) = quoted_after(message, "unknown field ") {
@@ -285,8 +285,8 @@ impl<'a> Stanza<'a> {
     }
 }
 
-/// Returns the quoted name after `start` in an error message of the TOML parser. Returns `None` if
-/// the message does not begin with `start`.
+/// Returns the quoted name after `start` in a TOML parser error. Returns `None` if the message does
+/// not begin with `start`.
 fn quoted_after<'m>(message: &'m str, start: &str) -> Option<&'m str> {
     let rest = message.strip_prefix(start)?.strip_prefix('`')?;
     // The quoted name may contain backquotes, so the search looks for the text after the name.

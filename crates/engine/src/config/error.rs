@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-/// Error in a configuration, which the operator can fix. Its message is one sentence.
+/// Configuration error, which the operator can fix. The message is one sentence.
 #[derive(Debug, thiserror::Error)]
 pub enum ConfigError {
     /// A file cannot be read.
@@ -35,7 +35,7 @@ impl ConfigError {
     }
 }
 
-/// Replaces control characters by spaces, because an error message must fit on one line. Quoted
+/// Replaces control characters with spaces, because an error message must fit on one line. Quoted
 /// names and values may contain control characters.
 fn one_line(message: &str) -> String {
     message.trim().chars().map(|c| if c.is_control() { ' ' } else { c }).collect()

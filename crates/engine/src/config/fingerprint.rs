@@ -1,5 +1,5 @@
-//! Computes a fingerprint of a configuration. A change of the fingerprint reveals a change that the
-//! running engine cannot apply. The fingerprint contains hashes instead of values, because some
+//! Computes a fingerprint of a configuration. If the fingerprint changes, the running engine cannot
+//! apply the new configuration. The fingerprint contains hashes instead of values, because some
 //! values are secret keys.
 
 use std::hash::{BuildHasher, Hasher, RandomState};

@@ -22,8 +22,7 @@ pub struct FunctionConfig {
     /// Implementation of the kernel that runs on the CPU.
     pub implementation: Implementation,
     /// Names of the devices that run the function, such as `cpu`, `opencl:0` and `cuda:0`. The list
-    /// is not empty and has no duplicates. Several devices divide the packets of the function
-    /// between them.
+    /// is not empty and has no duplicates. Several devices share the function's packets.
     pub devices: Vec<String>,
     /// The function with its tables.
     pub function: Arc<dyn Function>,
@@ -167,13 +166,13 @@ fn read_devices(
     Ok(devices)
 }
 
-/// Returns the end of an error message about an invalid device name. It lists the valid names.
+/// Returns the end of an error message, which lists the valid device names.
 pub(super) fn no_device(name: &str) -> String {
     format!("`{}`: valid devices are {} with a device number N", name.escape_debug(), godwit_device::id_forms())
 }
 
-/// Converts an error of a function to a configuration error. The result names the line of the error
-/// in the stanza or in a file that the stanza names.
+/// Converts a function error into a configuration error. The result names the faulty line in the
+/// stanza, or in a file to which the stanza refers.
 fn refuse(document: &Document<'_>, stanza: &Stanza<'_>, name: &str, directory: &Path, error: &Error) -> ConfigError {
     match error {
         Error::Toml(error) => document.refuse_toml(error, stanza, &KEYS),

@@ -17,8 +17,8 @@ pub enum MetricsAddress {
     Tcp(SocketAddr),
 }
 
-/// Reads the stanza `[metrics]`. Returns the address at which metrics are served, or `None` if the
-/// key is absent.
+/// Reads the stanza `[metrics]`. Returns the address that serves metrics, or `None` if the key is
+/// absent.
 pub(super) fn read<'a>(
     document: &Document<'a>,
     mut stanza: Stanza<'a>,

@@ -54,11 +54,10 @@ pub use settings::{EngineConfig, Idle, IoModel};
 pub struct Config {
     /// Settings of the workers.
     pub engine: EngineConfig,
-    /// Settings of the memory for packets. Headroom and tailroom of the buffers suffice for the
-    /// chain.
+    /// Packet memory settings. The headroom and tailroom suffice for the function chain.
     pub arena: ArenaConfig,
-    /// Whether the configuration sets the key `reuse` of the stanza `[arena]`. Without the key, the
-    /// engine chooses the order in which buffers are reused.
+    /// Whether the configuration sets the key `reuse` in the stanza `[arena]`. If not, the engine
+    /// chooses the order in which buffers are reused.
     pub has_reuse: bool,
     /// Address at which metrics are served, if configured.
     pub metrics: Option<MetricsAddress>,
@@ -90,14 +89,13 @@ impl Config {
     ///
     /// # Errors
     ///
-    /// If the file cannot be read or is invalid. The error names the file and, if possible, the
-    /// line.
+    /// Returns an error if the file cannot be read or is invalid. The error names the file and, if
+    /// possible, the line.
     pub fn load(path: &Path) -> Result<Self, ConfigError> {
         // The text may contain keys, so it is overwritten after use.
         let text = Zeroizing::new(read(path)?);
         let mut config = Self::parse(&text, &path.display().to_string(), folder(path))?;
-        // The path of the configuration file is absolute, because a later reload may happen in
-        // another working directory.
+        // The path is absolute, because a later reload may happen in another working directory.
         config.path = Some(std::path::absolute(path).unwrap_or_else(|_| path.to_owned()));
         Ok(config)
     }
@@ -106,7 +104,7 @@ impl Config {
     /// `text` start at `directory`.
     ///
     /// # Errors
-    /// If the text is invalid. The error names file and line.
+    /// Returns an error if the text is invalid. The error names file and line.
     pub fn parse(text: &str, origin: &str, directory: &Path) -> Result<Self, ConfigError> {
         let document = Document::new(text, origin);
         let mut root = document.root()?;
@@ -165,7 +163,7 @@ impl Config {
     /// The check is separate from [`Config::parse`], because a replay does not use live ports.
     ///
     /// # Errors
-    /// If a port cannot work. The error names the line of the first such port.
+    /// Returns an error if a port cannot work. The error names the line of the first such port.
     pub fn check_live(&self) -> Result<(), ConfigError> {
         for port in &self.ports {
             let PortKind::Live(_, live) = &port.kind else { continue };
@@ -175,10 +173,12 @@ impl Config {
         self.check_queues()
     }
 
-    /// Checks that the queues of live ports suit the functions. The check does not use the machine.
+    /// Checks that the queues of live ports suit the functions. The check does not depend on the
+    /// machine.
     ///
     /// # Errors
-    /// If a function and a port contradict each other. The error names the line of the port.
+    /// Returns an error if a function and a port contradict each other. The error names the line of
+    /// the port.
     pub fn check_queues(&self) -> Result<(), ConfigError> {
         for (index, port) in self.ports.iter().enumerate() {
             let PortKind::Live(kind, _) = &port.kind else { continue };
@@ -200,7 +200,8 @@ impl Config {
     /// [`Config::parse`], because a replay repeats its output on purpose.
     ///
     /// # Errors
-    /// If a function needs a state folder. The error names the line of the function.
+    /// Returns an error if a function needs a state folder. The error names the line of the
+    /// function.
     pub fn check_state(&self, has_folder: bool) -> Result<(), ConfigError> {
         if has_folder || self.path.is_none() {
             return Ok(());
@@ -219,7 +220,7 @@ impl Config {
         Ok(())
     }
 
-    /// Returns the parts of a machine that a run of the configuration needs, one phrase each.
+    /// Returns what a run needs from the machine, one phrase per requirement.
     pub fn needs_of_machine(&self) -> Vec<String> {
         let mut needs = Vec::new();
         for port in &self.ports {
@@ -257,11 +258,11 @@ impl Config {
         self.path.is_some()
     }
 
-    /// Adapts the packet buffers to the requirements of the ports. Tests call this method after
-    /// they replace ports.
+    /// Adapts the packet buffers to the port requirements. Tests call this method after they
+    /// replace ports.
     ///
     /// # Errors
-    /// If a requirement cannot be met.
+    /// Returns an error if a requirement cannot be met.
     #[doc(hidden)]
     pub fn apply_port_needs(&mut self) -> Result<(), ConfigError> {
         settings::apply_port_needs(&mut self.arena, &self.ports)
@@ -277,7 +278,7 @@ impl Config {
     /// [`Config::parse`], because a replay uses other capture files.
     ///
     /// # Errors
-    /// If a capture file cannot be opened. The error names the line of its port.
+    /// Returns an error if a capture file cannot be opened. The error names the line of its port.
     pub fn check_captures(&self) -> Result<(), ConfigError> {
         for port in &self.ports {
             if let PortKind::Pcap(config) = &port.kind

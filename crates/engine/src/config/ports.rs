@@ -27,8 +27,7 @@ pub struct PortConfig {
     pub line: usize,
 }
 
-/// Kind of a port, with the values of its keys. Relative paths of the configuration are already
-/// resolved.
+/// Kind of a port, with its settings. Relative paths are already resolved.
 #[derive(Clone, Debug)]
 pub enum PortKind {
     /// A synthetic port, which generates packets and discards the packets sent to it.
@@ -194,7 +193,7 @@ fn live<'a, C: Live + Deserialize<'a> + 'static>(
     Ok((PortKind::Live(kind, Arc::new(config)), checked))
 }
 
-/// Converts an error of a port to a configuration error that names the line of the key.
+/// Converts a port error into a configuration error that names the key's line.
 fn at_key(
     stanza: &Stanza<'_>,
     document: &Document<'_>,

@@ -15,7 +15,7 @@ use super::error::ConfigError;
 use super::functions::FunctionConfig;
 use super::ports::{PortConfig, PortKind};
 
-/// Maximum number of packets in flight per worker. Each packet in flight has a number with 16 bits.
+/// Maximum number of packets in flight per worker. Each one has a 16-bit number.
 const IN_FLIGHT_PACKETS_MAX: usize = 65536;
 /// Maximum size of a packet buffer in bytes: 255 units of 64 bytes.
 const BUFFER_BYTES_MAX: usize = 16320;
@@ -23,7 +23,7 @@ const BUFFER_BYTES_MAX: usize = 16320;
 /// Settings of the workers, from the stanza `[engine]`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct EngineConfig {
-    /// Number of workers, 1 to 128. The parser replaces the value "auto" by a number that suits the
+    /// Number of workers, 1 to 128. The parser replaces "auto" with a number that suits the
     /// machine's cores.
     pub workers: usize,
     /// Choice of the threads that receive and transmit packets.
@@ -49,7 +49,7 @@ pub struct EngineConfig {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Idle {
-    /// The idle worker polls its ports without a pause, and uses all of its core's time.
+    /// The idle worker polls its ports without a pause, which keeps its core busy.
     #[default]
     Spin,
     /// The idle worker sleeps until one of its ports wakes it. If a port cannot wake it, the worker
@@ -242,7 +242,7 @@ impl PackingKeys {
     }
 }
 
-/// Checks the settings of batches. An error names the line of the faulty key.
+/// Checks the batch settings. An error names the line of the faulty key.
 pub(super) fn validate_packing(
     document: &Document<'_>,
     stanza: &Stanza<'_>,
@@ -257,8 +257,8 @@ pub(super) fn validate_packing(
     })
 }
 
-/// The stanza `[arena]`, which configures the memory for packets. The requirements of the functions
-/// are not applied yet.
+/// The stanza `[arena]`, which configures the packet memory. It does not include the requirements
+/// of the functions yet.
 pub(super) struct ArenaStanza<'a> {
     config: ArenaConfig,
     stanza: Stanza<'a>,
@@ -337,8 +337,8 @@ impl<'a> ArenaStanza<'a> {
         self.stanza.has("reuse")
     }
 
-    /// Returns the settings of the memory for packets. Headroom and tailroom suffice for the
-    /// longest path through the function chain.
+    /// Returns packet memory settings whose headroom and tailroom suffice for the longest path
+    /// through the function chain.
     pub(super) fn with_room_for(
         self,
         document: &Document<'_>,
@@ -401,8 +401,8 @@ impl Room {
             let weights: Vec<u32> = functions.iter().map(|function| u32::from(bytes(&*function.function))).collect();
             chain.path_max(&weights) as usize
         };
-        // `tailroom_saved` applies to the length of a frame at its arrival. It is therefore used
-        // only if no other function changes the length of frames.
+        // `tailroom_saved` depends on the frame length at arrival, so it applies only if no other
+        // function changes frame lengths.
         let reached = functions.iter().enumerate().filter(|(index, _)| chain.is_reached(*index));
         let mut resizing =
             reached.map(|(_, entry)| &entry.function).filter(|function| function.contract().changes_length());

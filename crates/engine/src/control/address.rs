@@ -7,15 +7,15 @@ use crate::error::Error;
 /// Name and kind of a configured function.
 pub(crate) type Named<'a> = (&'a str, &'a str);
 
-/// Returns the index of the function for which a request is meant. Returns `None` if the request is
-/// for the engine.
+/// Returns the index of the function that a request addresses, or `None` if it addresses the
+/// engine.
 ///
 /// The request names the function in its member `function`. Its member `kind` lists the kinds that
-/// the function may have. Without `function`, the request is for the only function of these kinds.
+/// the function may have. Without `function`, it addresses the only function of these kinds.
 ///
 /// # Errors
 ///
-/// If no function matches the request, or if several do.
+/// Returns an error if no function matches the request, or if several do.
 pub(crate) fn addressed(request: &Value, functions: &[Named<'_>]) -> Result<Option<usize>, Error> {
     let kinds = kinds(request)?;
     let Some(name) = request.get("function") else {

@@ -39,7 +39,7 @@ impl MetricsSocket {
     /// Listens at `address`. Replaces the Unix socket of a process that has ended.
     ///
     /// # Errors
-    /// If the address is in use, or cannot be opened.
+    /// Returns an error if the address is in use, or cannot be opened.
     pub(crate) fn open(address: &MetricsAddress) -> Result<Self, Error> {
         let refuse = |at: &dyn std::fmt::Display, error: std::io::Error| {
             Error::Setup(format!("cannot serve metrics at {at}: {error}"))
@@ -111,7 +111,7 @@ impl MetricsServer {
     /// Starts the thread on `cores`, on which no worker runs.
     ///
     /// # Errors
-    /// If the thread cannot be started.
+    /// Returns an error if the thread cannot be started.
     pub(crate) fn start(socket: MetricsSocket, commands: Arc<Commands>, cores: Vec<usize>) -> Result<Self, Error> {
         let ended = Arc::new(AtomicBool::new(false));
         let flag = Arc::clone(&ended);

@@ -96,7 +96,8 @@ impl Ports {
                     Exit::Synthetic { config: Box::new(config.clone()), digest: Digest::new() }
                 }
                 PortKind::Pcap(config) => match config.sink(&port.name, workers).map_err(|e| self.fault(number, e))? {
-                    // A run with live ports must not stop after a failed write, as on a full disk.
+                    // A run with live ports must not stop after a failed write, for example on a
+                    // full disk.
                     Some(sink) if has_live => self.capture(port.name.clone(), sink.tolerant(), 0),
                     Some(sink) => self.capture(port.name.clone(), sink, 0),
                     None => Exit::None,
@@ -314,7 +315,7 @@ impl Ports {
     }
 
     /// Returns the digest of all frames that a synthetic port transmitted, if it is configured. The
-    /// order of the frames does not matter.
+    /// frame order does not matter.
     pub(crate) fn digest(&self, port: usize) -> Option<u64> {
         match &self.exits[port] {
             Exit::Synthetic { config, digest } if config.digest => Some(digest.value()),
@@ -334,7 +335,7 @@ impl Ports {
     }
 }
 
-/// Name of the event that a capture ends early, as on a full disk.
+/// Event name for a capture that ends early, for example on a full disk.
 const CAPTURE_FAILED: &str = "capture_failed";
 
 fn log_port(port: &str, event: &str, sentence: &str) {
@@ -344,8 +345,8 @@ fn log_port(port: &str, event: &str, sentence: &str) {
     }
 }
 
-/// Returns a copy of the port configuration. If the port generates probe packets, the copy has new,
-/// empty probe statistics.
+/// Returns a copy of the port configuration. If the port generates probe packets, the copy has new
+/// probe statistics.
 fn with_probes(kind: &PortKind) -> PortKind {
     let mut kind = kind.clone();
     if let PortKind::Synthetic(config) = &mut kind

@@ -35,8 +35,7 @@ pub(crate) struct Names {
 }
 
 impl Reporter {
-    /// Reads the current values of all workers. After the run, `finished` contains the results of
-    /// the workers.
+    /// Reads the current values of all workers. After the run, `finished` contains their results.
     pub(crate) fn snapshot(
         &self,
         elapsed: Duration,
@@ -116,8 +115,7 @@ impl Reporter {
         counters
     }
 
-    /// Returns the sums of the counters that the kernel of a function has incremented on all
-    /// devices.
+    /// Returns the kernel counters of a function, summed over all devices.
     fn kernel_counts(&self, function: usize) -> Vec<u64> {
         let mut sums = vec![0; self.plan.stages[function].function.contract().kernel_counters.count];
         if !sums.is_empty() {

@@ -31,7 +31,7 @@ use crate::plan::change::PlanChanges;
 use crate::plan::changer::{Changer, steering_functions};
 use crate::plan::grace::GracePeriods;
 
-/// Workers that are ready to start, with the parts of the engine for the control thread.
+/// Workers that are ready to start, and the engine parts that the control thread uses.
 pub(crate) struct EngineParts {
     pub(crate) plan: Arc<ChainPlan>,
     pub(crate) workers: Vec<Worker>,
@@ -91,8 +91,8 @@ fn arena(config: &Config) -> Result<Arena, Error> {
     }
     let workers = config.engine.workers;
     let bytes = Arena::bytes_for(&arena, workers)?;
-    // A device in launch mode without separate memory can access all memory of the process. It is
-    // therefore not listed.
+    // A device in launch mode without separate memory can access all process memory, so it is not
+    // listed.
     let ids_of = |is_wanted: &dyn Fn(&DeviceConfig) -> bool| {
         let used = config.devices.iter().filter(|device| is_used(config, &device.id) && is_wanted(device));
         used.map(|device| device.id.as_str()).collect::<Vec<_>>()

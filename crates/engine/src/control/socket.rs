@@ -7,9 +7,9 @@
 //! client   {"function":"vpn","command":"list"}
 //! server   {"ok":false,"error":"..."}
 //! ```
-//! Each client has a separate thread. Commands of functions run one at a time. Only the user that
-//! runs Godwit has access to the socket. A request may contain keys. After the answer, the bytes of
-//! the request are overwritten. Replies and log lines of this file quote only names from a request.
+//! Each client has a separate thread. Function commands run one at a time. Only the user that runs
+//! Godwit has access to the socket. A request may contain keys, so its bytes are overwritten after
+//! the answer. Replies and log lines quote only names from a request.
 
 use std::fs::File;
 use std::io::{ErrorKind, Read, Write};
@@ -63,7 +63,7 @@ const TRACE_GRACE: Duration = Duration::from_secs(1);
 /// Maximum time for which a trace request waits for packets.
 const TRACE_WAIT: Duration = Duration::from_millis(500);
 
-/// Commands of the engine with their keys. A trace checks the keys of its `start` itself.
+/// Engine commands with their keys. A trace checks the keys of `start` itself.
 const COMMANDS: [(&str, &[&str]); 5] =
     [("status", &[]), ("stop", &[]), ("chain", &["text", "origin", "directory"]), ("reload", &[]), ("help", &[])];
 
@@ -148,7 +148,7 @@ fn is_readable(from: &impl AsFd, limit: Duration) -> bool {
     poll(&mut fds, limit).is_ok_and(|ready| ready > 0)
 }
 
-/// Parts of the engine that are needed by control requests and by the periodic work of functions.
+/// Engine parts for control requests and for the periodic work of functions.
 pub(crate) struct Commands {
     /// Configured name and implementation of each function.
     pub(crate) functions: Vec<(String, Arc<dyn Function>)>,
@@ -157,7 +157,7 @@ pub(crate) struct Commands {
     pub(crate) devices: Arc<Devices>,
     pub(crate) graces: GracePeriods,
     pub(crate) traces: Arc<Traces>,
-    /// Channel for requests of reports. The watch loop answers them.
+    /// Channel for report requests, which the watch loop answers.
     pub(crate) reports: Sender<Sender<Report>>,
     /// Flag that the command `stop` sets.
     pub(crate) stop: Arc<AtomicBool>,
@@ -243,7 +243,7 @@ fn serve_client(mut stream: &UnixStream, commands: &Commands, ended: &AtomicBool
     // After the run, a client with an active trace has a short time to read the last packets.
     while !ended.load(Ordering::Relaxed) || (trace.is_some() && last_activity.elapsed() < TRACE_GRACE) {
         while let Some(end) = read[..filled].iter().position(|&byte| byte == b'\n') {
-            // Requests that arrived before the end of the run are not answered after it.
+            // After the run, remaining requests are not answered.
             if ended.load(Ordering::Relaxed) && trace.is_none() {
                 return;
             }
@@ -401,7 +401,7 @@ impl Commands {
     /// Asks the watch loop for a report.
     ///
     /// # Errors
-    /// If the run is ending.
+    /// Returns an error if the run is ending.
     pub(crate) fn current_report(&self) -> Result<Report, Error> {
         let (sender, receiver) = channel();
         let ended = || Error::request("the run is ending");
@@ -417,7 +417,7 @@ impl Commands {
     }
 }
 
-/// Returns the commands of the engine with their keys, and the kinds of the functions.
+/// Returns the engine commands with their keys, and the function kinds.
 fn help(functions: &[Named<'_>]) -> Value {
     let mut commands: serde_json::Map<String, Value> =
         COMMANDS.iter().map(|(name, keys)| ((*name).to_owned(), json!(keys))).collect();

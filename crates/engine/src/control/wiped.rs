@@ -16,9 +16,9 @@ pub fn wipe_texts(value: &mut Value) {
     }
 }
 
-/// JSON value whose strings are overwritten with zeros when it is dropped. The strings before a
-/// syntax error are overwritten too. The JSON parser's copy of a string with escape sequences is
-/// not overwritten.
+/// JSON value whose strings are overwritten with zeros when it is dropped. If the text has a syntax
+/// error, the strings before the error are overwritten too. The JSON parser's copy of a string with
+/// escape sequences is not overwritten.
 pub(crate) struct WipedValue(pub(crate) Value);
 
 impl WipedValue {

@@ -49,8 +49,7 @@ table! {
 }
 
 table! {
-    /// Counters of every packet function. The counters of its verdicts and drop reasons follow
-    /// them.
+    /// Counters of every packet function. Counters for verdicts and drop reasons follow.
     FUNCTION_COUNTERS:
     PACKETS = "packets", Total, "packets", "Packets that the kernel processed.";
     BYTES = "bytes", Total, "bytes", "Bytes of these packets before the kernel, without FCS.";
@@ -92,8 +91,8 @@ impl FunctionLayout {
         self.base + counter
     }
 
-    /// Returns the index of a verdict's counter. An undeclared verdict is a bug of the kernel, and
-    /// counts as the last declared verdict.
+    /// Returns the index of a verdict's counter. An undeclared verdict is a kernel bug, and counts
+    /// as the last declared verdict.
     #[inline]
     pub(crate) fn verdict(&self, verdict: u8) -> usize {
         self.base + FUNCTION_COUNTERS.len() + usize::from(verdict).min(self.verdicts - 1)
@@ -151,7 +150,7 @@ impl CounterLayout {
         self.names.len()
     }
 
-    /// Returns the names and values of all counters. Optional counters of devices are omitted while
+    /// Returns the names and values of all counters. Optional device counters are omitted while
     /// they are zero.
     pub(crate) fn named(&self, values: &[u64]) -> Vec<(String, u64)> {
         let is_present = |index: usize| index < self.devices || !self.may_be_absent(index);
@@ -197,8 +196,8 @@ impl Counts {
         self.local[counter] = value;
     }
 
-    /// Copies the worker's counters to the memory that other threads read. Values that a thread
-    /// reads together may come from different loop iterations.
+    /// Copies the worker's counters to the memory that other threads read. Values read together may
+    /// come from different loop iterations.
     pub(crate) fn publish(&self) {
         for (shared, local) in self.shared.iter().zip(&self.local) {
             shared.store(*local, Ordering::Relaxed);

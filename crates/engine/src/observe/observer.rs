@@ -131,8 +131,8 @@ impl Observer {
         }
     }
 
-    /// Reports that packets were submitted to a device. `number` counts the submissions of this
-    /// worker to the device.
+    /// Reports that packets were submitted to a device. `number` counts this worker's submissions
+    /// to the device.
     #[inline]
     pub(crate) fn submitted(&mut self, device: &str, number: u64, chunk: &Chunk) {
         if self.tracer.is_tracing() {

@@ -1,4 +1,4 @@
-//! Measures the energy that the devices use during a run. The control thread reads the meters.
+//! Measures the energy that devices use during a run. The control thread reads the meters.
 
 use std::time::{Duration, Instant};
 
@@ -58,8 +58,8 @@ impl Power {
         self.devices.iter().map(|device| device.joules.as_ref().ok().copied())
     }
 
-    /// Returns the report of each device. `counted` takes the index of a device. It returns the
-    /// numbers of packets and submissions that the device processed.
+    /// Returns the report of each device. `counted` returns how many packets and submissions a
+    /// device processed, given the device's index.
     pub(crate) fn reports(&self, elapsed_s: f64, counted: impl Fn(usize) -> [u64; 2]) -> Vec<PowerReport> {
         let report = |(index, device): (usize, &DevicePower)| {
             let joules = device.joules.as_ref().ok().copied();
@@ -97,8 +97,8 @@ impl DevicePower {
         Self { device: device.to_owned(), meters, joules }
     }
 
-    /// Reads the energy meters of the device. If one of them fails, the energy of the device counts
-    /// as not measured.
+    /// Reads the energy meters of the device. If one of them fails, the device's energy counts as
+    /// not measured.
     fn sample(&mut self) {
         if self.joules.is_ok() {
             self.joules = self.meters.iter_mut().map(|(_, meter)| meter.joules()).sum();

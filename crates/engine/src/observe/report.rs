@@ -95,7 +95,7 @@ pub struct LostDevice {
     pub reason: String,
     /// Number of workers that lost the device.
     pub workers: usize,
-    /// Number of packets that were dropped because of the lost device.
+    /// Number of packets that were dropped because the device was lost.
     pub packets: u64,
     /// Name of the device that took over the functions.
     pub moved_to: String,
@@ -108,13 +108,12 @@ pub struct FunctionReport {
     pub name: String,
     /// Kind of the function.
     pub kind: &'static str,
-    /// Names of the devices that ran the function at the end of the run, separated by commas. After
-    /// the loss of a device, workers may use different devices.
+    /// Names of the function's devices at the end of the run, separated by commas. After a device
+    /// is lost, workers may use different devices.
     pub device: String,
     /// Mode in which the device runs kernels: `launch` or `persistent`.
     pub mode: String,
-    /// Version of the kernel that ran: the name of a compiled version, or `ref` for the reference
-    /// implementation.
+    /// Name of the compiled kernel version that ran, or `ref` for the reference implementation.
     pub implementation: String,
     /// Number of packets that the kernel processed.
     pub packets: u64,

@@ -1,4 +1,4 @@
-//! Values of the workers that other threads read, and snapshots of these values.
+//! Worker values that other threads read, and snapshots of them.
 
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicU64, Ordering};

@@ -24,13 +24,13 @@ use crate::path::core::{Core, Iteration};
 use crate::path::feed::{Feed, Input};
 
 /// Number of buffers that must be free for each packet that a function may split, if no port is
-/// live. With the smallest MTU of IPv4, a frame of 1518 bytes has at most this number of fragments.
+/// live. With the smallest IPv4 MTU, a frame of 1518 bytes gives at most this many fragments.
 pub(crate) const FRAGMENTS_MAX: usize = 32;
 
 impl Feed {
-    /// Calls [`HostHalf::arrange`](godwit_function::HostHalf::arrange) of a function if packets are
-    /// pending, or if the time has come at which the function asked to be called. Then executes the
-    /// steps that the function returned. At most the first `ready` packets are arranged.
+    /// Calls a function's [`HostHalf::arrange`](godwit_function::HostHalf::arrange) if packets are
+    /// pending, or if the function asked to be called at this time. Then executes the steps that
+    /// the function returned. At most the first `ready` packets are arranged.
     #[cold]
     pub(super) fn arrange(&mut self, core: &mut Core, function: usize, iteration: &Iteration, ready: usize) {
         let Self { inputs, created, waits, .. } = self;

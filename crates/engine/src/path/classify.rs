@@ -17,7 +17,7 @@ pub(crate) struct Classify {
 }
 
 impl Classify {
-    /// Stores the classes of packets that arrived together. Each call of `send` gets packets with
+    /// Stores the classes of packets that arrived together. Each call to `send` gets packets with
     /// the same first function or port.
     pub(crate) fn classify(
         &mut self,

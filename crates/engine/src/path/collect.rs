@@ -119,7 +119,7 @@ impl Collect {
     /// it, and the packets wait for the CPU.
     ///
     /// # Errors
-    /// If the CPU rejected the batches, or the submission was invalid.
+    /// Returns an error if the CPU rejected the batches, or the submission was invalid.
     pub(crate) fn submit(&mut self, core: &mut Core, device: usize, now_ns: u64) -> Result<bool, Error> {
         let Core { plan, region, counts, observer, .. } = core;
         let WorkerDevice { id, packer, lane, load } = &mut self.devices[device];
@@ -144,7 +144,7 @@ impl Collect {
     /// the device failed to finish submissions, their packets are dropped.
     ///
     /// # Errors
-    /// If the CPU failed, or the worker has no usable buffer left.
+    /// Returns an error if the CPU failed, or the worker has no usable buffer left.
     pub(crate) fn poll(&mut self, core: &mut Core, device: usize) -> Result<Polled, Error> {
         match self.devices[device].lane.poll(&mut core.region) {
             Ok(None) => Ok(Polled::Nothing),
@@ -232,7 +232,6 @@ impl Collect {
     pub(crate) fn requeue(&mut self, core: &mut Core, now_ns: u64) -> bool {
         let WorkerDevice { id, packer, .. } = &mut self.devices[LAST_RESORT];
         while let Some((bin, packet, parameter)) = self.stranded.front() {
-            // A packer input with the number of a function accepts packets of all classes.
             if packer.insert(now_ns, bin.instance, bin.variant, packet, *parameter) == Insert::Refused {
                 return false;
             }
@@ -267,12 +266,12 @@ impl Collect {
     /// packets wait for the CPU.
     ///
     /// # Errors
-    /// If the device is the CPU, or the submission was invalid.
+    /// Returns an error if the device is the CPU, or the submission was invalid.
     #[cold]
     fn reject(&mut self, core: &mut Core, device: usize, rejected: Rejected, now_ns: u64) -> Result<(), Error> {
         let Rejected { chunk, error } = rejected;
-        // An invalid submission is a bug of the program. A fault of the CPU is an error, because
-        // the CPU has no replacement.
+        // An invalid submission is a bug. A CPU fault is an error, because nothing can replace the
+        // CPU.
         if device == LAST_RESORT || matches!(error, DeviceError::Chunk { .. }) {
             return Err(Error::Device(error));
         }
@@ -287,7 +286,7 @@ impl Collect {
     /// Handles submissions that `device` failed to finish, and drops their packets.
     ///
     /// # Errors
-    /// If the device is the CPU, or the worker has no usable buffer left.
+    /// Returns an error if the device is the CPU, or the worker has no usable buffer left.
     #[cold]
     fn fail(&mut self, core: &mut Core, device: usize, error: DeviceError) -> Result<(), Error> {
         if device == LAST_RESORT {
@@ -383,7 +382,7 @@ fn packets(chunk: &Chunk) -> impl Iterator<Item = (Bin, Descriptor, u64)> {
     })
 }
 
-/// Returns the text of a device error without the name of the device.
+/// Returns the text of a device error without the device name.
 fn reason(error: DeviceError) -> String {
     match error {
         DeviceError::Lost { reason, .. } | DeviceError::Failed { reason, .. } => reason,

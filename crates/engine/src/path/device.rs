@@ -33,7 +33,7 @@ impl WorkerDevice {
         self.packer.waiting() == 0 && self.lane.in_flight() == 0
     }
 
-    /// Returns the properties with which the scheduler compares devices. `device` is the index of
+    /// Returns the properties by which the scheduler compares devices. `device` is the index of
     /// this device.
     pub(crate) fn offer(&self, device: usize) -> Offer {
         Offer {

@@ -55,7 +55,7 @@ impl Exit {
     /// Starts the sender thread, which then transmits the packets of this worker.
     ///
     /// # Errors
-    /// If the thread cannot be started.
+    /// Returns an error if the thread cannot be started.
     pub(crate) fn start_sender(&mut self, core: &Core, config: SenderConfig) -> Result<(), Error> {
         if let Egress::Own(queues) = &mut self.egress {
             let sender = Sender::start(config, self.exits.len(), queues.take(), core.region.borrower())?;

@@ -43,7 +43,7 @@ pub(super) struct Input {
     pub(super) host_half: Option<Box<dyn HostHalf>>,
     prepares: bool,
     arranges: bool,
-    /// Whether the function needs the time of packets ([`HostHalf::reads_time`]).
+    /// Whether the function needs packet times ([`HostHalf::reads_time`]).
     reads_time: bool,
     /// Timestamps of the packets that are prepared next, in a replay.
     times_ns: Vec<u64>,
@@ -78,7 +78,7 @@ impl Input {
         Self { host_half, prepares, arranges, reads_time, reads_previous, reads_stamps, ..Self::default() }
     }
 
-    /// Passes the time of the packets in `prepared` to the function.
+    /// Passes the times of the packets in `prepared` to the function.
     #[cold]
     #[inline(never)]
     fn set_time(&mut self, core: &Core, iteration: &Iteration) {

@@ -70,7 +70,7 @@ impl Intake {
     /// too many packets are in flight.
     ///
     /// # Errors
-    /// If the port failed.
+    /// Returns an error if the port failed.
     pub(crate) fn receive(
         &mut self,
         core: &mut Core,

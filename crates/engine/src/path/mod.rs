@@ -72,7 +72,7 @@ const IDLE_LOOPS_BEFORE_YIELD: u32 = 64;
 /// take about as long as the operating system needs to wake a thread.
 const IDLE_LOOPS_BEFORE_SLEEP: u32 = 256;
 /// Number of idle loop iterations after which packets no longer wait for buffers. The packets that
-/// should free the buffers do not move.
+/// should free these buffers are stuck.
 const IDLE_LOOPS_BEFORE_STALL: u32 = 20_000;
 /// The reserve for copies and fragments is the number of free buffers divided by this number.
 const RESERVE_SHARE: usize = 8;

@@ -21,8 +21,8 @@ pub(crate) struct Group<'a> {
     pub(crate) from: Option<(usize, &'a [Outcome])>,
 }
 
-/// Divides batches into groups of packets with equal keys. Its arrays hold the group that is being
-/// formed, and are reused, so that no memory is allocated for a batch.
+/// Divides batches into groups of packets with equal keys. Its arrays hold the current group and
+/// are reused, so that no memory is allocated per batch.
 #[derive(Debug)]
 pub(crate) struct Partition {
     packets: Box<[Descriptor; BLOCK_PACKETS]>,
@@ -97,7 +97,7 @@ fn are_equal(keys: &[u16], key: u16) -> bool {
 }
 
 /// Copies the outcomes of the packets whose key is `key` to the start of `group`, in order. To
-/// avoid a branch, each outcome is written, and then the group is extended or not.
+/// avoid a branch, it writes every outcome, but extends the group only if the key matches.
 fn select_outcomes(keys: &[u16], key: u16, outcomes: &[Outcome], group: &mut [Outcome; BLOCK_PACKETS]) {
     let mut count = 0;
     for (&other, &outcome) in keys.iter().zip(outcomes) {

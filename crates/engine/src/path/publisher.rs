@@ -5,8 +5,8 @@ use std::sync::Arc;
 use godwit_io::PortCounters;
 use godwit_io::live::SharedCounters;
 
-/// Interval at which the counters are copied for other threads. The interval is long enough for a
-/// low cost. It is shorter than the intervals at which operators read the counters.
+/// Interval at which the counters are copied for other threads. It is long enough to cost little,
+/// and shorter than the intervals at which operators read the counters.
 const INTERVAL_NS: u64 = 20_000_000;
 
 /// Copies of the counters of all queues, which other threads read.

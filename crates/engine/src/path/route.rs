@@ -19,7 +19,7 @@ pub(crate) struct Route {
 
 impl Route {
     /// Counts the outcomes of `function`, and drops the packets whose outcome is a drop. Each call
-    /// of `send` gets packets with the same next function or port.
+    /// to `send` gets packets with the same next function or port.
     pub(crate) fn decide(
         &mut self,
         core: &mut Core,

@@ -59,7 +59,7 @@ impl Sender {
     /// Starts the sender thread, which then owns the transmit `queues`.
     ///
     /// # Errors
-    /// If the thread cannot be started.
+    /// Returns an error if the thread cannot be started.
     pub(crate) fn start(config: SenderConfig, ports: usize, queues: Queues, borrower: Borrower) -> Result<Self, Error> {
         let SenderConfig { worker, cores } = config;
         let (to_sender, from_worker) = sync_channel(BATCHES);

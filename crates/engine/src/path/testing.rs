@@ -1,4 +1,4 @@
-//! Creates the surroundings of one component of a worker, for tests of this component alone.
+//! Test environment for a single component of a worker.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -66,8 +66,8 @@ pub(crate) const FIRST: usize = 0;
 /// Number of the function `second` in [`TWO_FUNCTIONS`].
 pub(crate) const SECOND: usize = 1;
 
-/// Surroundings of a component of a worker: the state that all components share, and the values
-/// from which a component is built. They contain no component.
+/// Test environment for one worker component. It contains the state that all components share, and
+/// the values from which the component is created.
 pub(crate) struct Surroundings {
     pub(crate) core: Core,
     config: Config,

@@ -1,5 +1,5 @@
-//! Device chain: the part of the function chain that a device executes without the CPU. This file
-//! derives it from the function chain. `path/chained.rs` completes the packets that passed it.
+//! Derives the device chain, which is the part of the function chain that a device executes without
+//! the CPU. `path/chained.rs` completes the packets that passed it.
 //!
 //! A packet can continue to the next function on the device if both functions are placed there. The
 //! next function must need nothing from the CPU. It has no part that runs on the CPU, does not

@@ -23,8 +23,8 @@ pub(crate) struct Devices {
     devices: Vec<(DeviceConfig, Arc<dyn Device>)>,
     /// Devices on which each function may run, as indices into `devices`.
     pub(crate) placement: Vec<Box<[usize]>>,
-    /// For each device, the part of the function chain that it executes at the start. The entry is
-    /// `None` if the device returns packets after each function.
+    /// For each device, the part of the function chain that it executes at the start, or `None` if
+    /// it returns packets after each function.
     pub(crate) chains: Vec<Option<Arc<DeviceChain>>>,
     has_chain: Vec<bool>,
     host_half_infos: Vec<HostHalfInfo>,
@@ -122,7 +122,7 @@ impl Devices {
     /// that each device executes.
     ///
     /// # Errors
-    /// If a device cannot hold a second chain, or its update fails.
+    /// Returns an error if a device cannot hold a second chain, or its update fails.
     pub(crate) fn take_chain(
         &self,
         functions: &[FunctionConfig],

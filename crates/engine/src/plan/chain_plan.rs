@@ -32,8 +32,8 @@ pub(crate) struct ChainPlan {
     pub(crate) ordered: Vec<bool>,
     pub(crate) stations: Vec<Option<PortStations>>,
     pub(crate) layout: CounterLayout,
-    /// For each device, the part of the function chain that it executes without the host. An entry
-    /// is `None` if the device returns packets after each function.
+    /// For each device, the part of the function chain that it executes without the host, or `None`
+    /// if it returns packets after each function.
     pub(crate) chains: Vec<Option<Arc<DeviceChain>>>,
     /// Inputs of the packers, which put packets into batches. All packets of a batch come from one
     /// input.
@@ -55,7 +55,7 @@ pub(crate) struct Stage {
     /// wait for their turn in arrival order.
     pub(crate) progress: u8,
     pub(crate) counters: FunctionLayout,
-    /// Whether the class of a packet, as well as the verdict, determines the next function or port.
+    /// Whether both class and verdict determine the next function or port of a packet.
     pub(crate) is_routed_by_class: bool,
     /// Devices that may run the function, as indices into the worker's list of devices. The list is
     /// not empty, and lost devices stay in it.

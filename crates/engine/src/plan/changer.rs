@@ -56,7 +56,7 @@ pub(crate) struct ChangeResult {
     took_us: u64,
     /// Longest time for which a worker held back new packets, in microseconds.
     held_us: u64,
-    /// Warnings about probable mistakes, and about parts of the chain that a device cannot execute.
+    /// Warnings about probable mistakes, and about chain parts that a device cannot execute.
     warnings: Vec<String>,
 }
 
@@ -84,13 +84,12 @@ impl Changer {
         Self { config, devices, changes, traces, current: Mutex::new(current) }
     }
 
-    /// Replaces the chain of the engine by the chain in `text`, which contains only classes and
-    /// edges.
+    /// Replaces the engine's chain with the one in `text`, which contains only classes and edges.
     pub(crate) fn take(&self, text: &str, origin: &str, directory: &Path) -> Result<ChangeResult, Error> {
         self.change(|config| config.read_chain(text, origin, directory))
     }
 
-    /// Replaces the chain of the engine by the chain in the current configuration file. All other
+    /// Replaces the engine's chain with the one in the current configuration file. All other
     /// stanzas of the file must be unchanged.
     pub(crate) fn reload(&self) -> Result<ChangeResult, Error> {
         self.change(Config::read_again)

@@ -1,12 +1,11 @@
-//! Stations whose frames a port accepts.
+//! Determines the stations whose frames a port accepts.
 //!
-//! A router accepts only frames that are sent to itself (RFC 1812, section 5.3.4). Its ports
-//! otherwise forward the traffic between other stations of a link that they see, and two such
-//! routers multiply it. A switch, an inspector and a port with `promiscuous = true` accept every
-//! frame.
+//! A router accepts only frames that are sent to itself (RFC 1812, section 5.3.4). Otherwise, its
+//! ports would forward traffic between other stations of a link, and two such routers would
+//! multiply it. A switch, an inspector and a port with `promiscuous = true` accept every frame.
 //!
-//! Live ports are checked, because frames there are addressed by other machines. Frames of captures
-//! and generators are not: they were recorded or made for another purpose.
+//! Frames of live ports are checked, because other machines address them. Captured and generated
+//! frames are not checked, because they were made for another purpose.
 
 use std::sync::Arc;
 

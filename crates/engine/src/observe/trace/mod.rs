@@ -1,4 +1,4 @@
-//! Packet traces. A trace contains each step of chosen packets with its time, and the reason of
+//! Packet traces. A trace contains the time of each step of the chosen packets, and the reason for
 //! each drop.
 //!
 //! ```text
@@ -53,8 +53,8 @@ const STOP_LIMIT: Duration = Duration::from_secs(5);
 pub(crate) struct Traces {
     ports: Vec<String>,
     classes: Mutex<Vec<String>>,
-    /// Requests to the workers to read `session` again. Each start or end of a session makes a
-    /// request.
+    /// Requests that tell the workers to read `session` again. Each start or end of a session makes
+    /// one.
     epochs: Arc<Epochs>,
     session: Mutex<Option<Arc<Session>>>,
     /// Whether the run is live. Packets of a live run must not wait for the tracer.
@@ -69,7 +69,7 @@ impl Traces {
         Arc::new(Self { ports, classes: Mutex::new(classes), epochs, session: Mutex::default(), is_live })
     }
 
-    /// Replaces the class names after a change of the function chain.
+    /// Replaces the class names after the function chain has changed.
     pub(crate) fn name_classes(&self, classes: &[String]) {
         *self.classes.lock().unwrap_or_else(PoisonError::into_inner) = classes.to_vec();
     }
@@ -82,7 +82,7 @@ impl Traces {
     /// Starts a packet trace.
     ///
     /// # Errors
-    /// If the request is invalid, or another trace is active.
+    /// Returns an error if the request is invalid, or another trace is active.
     pub(crate) fn start(self: &Arc<Self>, request: &Value) -> Result<Trace, Error> {
         let classes = self.classes.lock().unwrap_or_else(PoisonError::into_inner).clone();
         let request = Request::read(request, &self.ports, &classes)?;

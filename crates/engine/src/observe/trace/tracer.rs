@@ -27,8 +27,8 @@ const SAMPLE_PACKETS: usize = 32;
 /// Length of the pause after a sample, as a multiple of the sample's duration. The worker traces
 /// nothing during the pause.
 const PAUSE_FACTOR: u64 = 24;
-/// Range of a sample's duration, in nanoseconds. The duration is limited to this range before the
-/// length of the pause is computed from it.
+/// Range to which a sample's duration is limited before the pause is computed from it, in
+/// nanoseconds.
 const SAMPLE_NS: std::ops::RangeInclusive<u64> = 50_000..=1_000_000;
 
 /// Part of a packet trace that runs on one worker.
@@ -384,8 +384,8 @@ impl Tracer {
         });
     }
 
-    /// Records that packets were submitted to a device. `number` counts the submissions of this
-    /// worker to the device.
+    /// Records that packets were submitted to a device. `number` counts this worker's submissions
+    /// to the device.
     #[cold]
     pub(crate) fn submitted(&mut self, device: &str, number: u64, chunk: &Chunk) {
         for (index, bin) in chunk.bins.iter().enumerate() {

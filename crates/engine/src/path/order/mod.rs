@@ -155,7 +155,6 @@ impl Order {
         let last = descriptors.last().filter(|_| self.shared.is_empty())?;
         let slot = self.slot(first);
         let slots = slot..slot + descriptors.len();
-        // The ends of a group with gaps are too far apart, so that the scan is not needed.
         let may_be_in_order = usize::from(last.order.wrapping_sub(first.order)) + 1 == descriptors.len();
         (slots.end <= self.mask + 1 && may_be_in_order && are_in_order(descriptors)).then_some(slots)
     }

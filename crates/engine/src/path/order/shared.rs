@@ -34,7 +34,7 @@ impl Order {
         members.insert(index + 1, SharedPacket { descriptor: *packet, ..members[index] });
     }
 
-    /// Replaces `packet` in its ring slot by `whole`, which was joined from `packet` and others.
+    /// Replaces `packet` in its ring slot with `whole`, which was joined from `packet` and others.
     #[cold]
     pub(crate) fn replace_packet(&mut self, packet: &Descriptor, whole: &Descriptor) {
         let slot = self.slot(packet);
