@@ -14,7 +14,7 @@ const WORDS: usize = 8192;
 /// Earlier function calls may have left parts of keys there. The call takes a few microseconds.
 ///
 /// The registers matter because the dynamic linker may save them to the stack. It does so during
-/// the first call of a library function.
+/// the first call to a library function.
 #[inline(never)]
 pub fn wipe_stack() {
     wipe_vectors();
