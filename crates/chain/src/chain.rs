@@ -39,8 +39,9 @@ pub struct Verdict {
 /// A configured edge of the function chain. It leads packets from a port or function to the next
 /// one.
 ///
-/// If several edges match a packet, the most specific one applies. Their order is: class and
-/// verdict, verdict only, class only, neither.
+/// If several edges match a packet, the most specific one applies. An edge with a class and a
+/// verdict is the most specific, followed by an edge with only a verdict, and an edge with only a
+/// class.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Edge {
     /// Name of the port or function that the packet leaves.

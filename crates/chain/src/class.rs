@@ -22,10 +22,10 @@ pub struct Rule {
     pub source: Option<Prefix>,
     /// Prefix of the destination address.
     pub destination: Option<Prefix>,
-    /// Range of the source port. A rule with a range matches neither fragments nor packets without
+    /// Range of source ports. A rule with a range matches neither fragments nor packets without
     /// ports.
     pub source_ports: Option<RangeInclusive<u16>>,
-    /// Range of the destination port. A rule with a range matches neither fragments nor packets
+    /// Range of destination ports. A rule with a range matches neither fragments nor packets
     /// without ports.
     pub destination_ports: Option<RangeInclusive<u16>>,
 }

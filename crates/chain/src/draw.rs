@@ -5,7 +5,7 @@ use std::fmt::Write;
 use crate::resolve::Stage;
 use crate::{Chain, Next};
 
-/// Packets that share both their last and their next function or port.
+/// Packets that leave one port or function for the same next one.
 struct Group {
     /// Text with the verdict and the classes of the packets. It is empty if all packets have the
     /// same next function or port.
