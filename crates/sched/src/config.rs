@@ -12,7 +12,7 @@ const PACKETS_MAX: u64 = 1 << 24;
 /// bits.
 const U16_MAX: u64 = u16::MAX as u64;
 
-/// Number of kinds of processing that a function can have. The number of a kind has 8 bits.
+/// Number of kinds of processing that a function can have. A kind is numbered with 8 bits.
 pub(crate) const VARIANTS: usize = 256;
 
 /// Reason why a packer cannot be created.
@@ -135,7 +135,7 @@ impl PackerConfig {
     /// Checks that all numbers are within their ranges.
     ///
     /// # Errors
-    /// Returns the first key that is out of range, or [`Error::ChunkTooLarge`].
+    /// Returns an error for the first key that is out of range, or [`Error::ChunkTooLarge`].
     pub fn validate(&self) -> Result<(), Error> {
         let within = |key, value: u32, min, max| {
             let value = u64::from(value);

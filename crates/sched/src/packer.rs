@@ -1,5 +1,4 @@
-//! Packer: puts packets into batches for a device. The module `close` prepares full batches for
-//! submission.
+//! Puts packets into batches for a device. The module `close` prepares full batches for submission.
 
 mod close;
 
@@ -97,8 +96,8 @@ pub struct Stream {
     pub instance: u16,
     /// Number of the kernel that implements the function.
     pub kernel: u8,
-    /// Row in the device's table of next functions ([`Bin::row`]). Each packet class of a function
-    /// has a separate row.
+    /// Row in the device's next-function table ([`Bin::row`]). Each packet class of a function has
+    /// a separate row.
     pub row: u8,
 }
 

@@ -110,7 +110,7 @@ impl Choice {
     }
 }
 
-/// Rounds fractions of packets to whole percents whose sum is 100.
+/// Rounds fractions of packets to whole percentages whose sum is 100.
 fn percents(shares: &[(usize, f64)]) -> Vec<i64> {
     let mut percents: Vec<i64> = shares.iter().map(|(_, share)| (share * 100.0).round() as i64).collect();
     let missing = 100 - percents.iter().sum::<i64>();

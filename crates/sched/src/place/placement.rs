@@ -11,7 +11,7 @@ impl PlaceSet {
     /// Maximum number of places. A place is a device in one mode.
     pub const PLACES_MAX: usize = 32;
 
-    /// Creates a set from indices of places. A place is a device in one mode.
+    /// Creates a set from indices of places.
     pub fn of(places: impl IntoIterator<Item = usize>) -> Self {
         Self(places.into_iter().fold(0, |bits, place| bits | 1 << place))
     }
@@ -27,7 +27,7 @@ impl PlaceSet {
         Self(self.0 | other.0)
     }
 
-    /// Returns the places of this set that are not in `other`. A place is a device in one mode.
+    /// Returns the places of this set that are not in `other`.
     pub fn without(self, other: Self) -> Self {
         Self(self.0 & !other.0)
     }
@@ -42,7 +42,7 @@ impl PlaceSet {
         self.0 == 0
     }
 
-    /// Returns the number of places in the set. A place is a device in one mode.
+    /// Returns the number of places in the set.
     pub fn len(self) -> usize {
         self.0.count_ones() as usize
     }

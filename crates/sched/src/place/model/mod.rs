@@ -36,7 +36,7 @@ const POWER_LOAD_MIN: f64 = 0.01;
 /// Reason why no cost model can be made from measured costs.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ModelError {
-    /// There are no measured costs of a function on any of its devices.
+    /// A function has no measured costs on any of its devices.
     #[error(
         "the profile has no curve of function `{function}` on any of its devices; measure it with `godwit profile`"
     )]

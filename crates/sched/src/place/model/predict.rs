@@ -161,8 +161,7 @@ impl Totals {
         Prediction { headroom, load, limit, p50_ns: 0.0, p99_ns: 0.0, watts, cores, awake, error: 0.0 }
     }
 
-    /// Returns the used fraction of the fullest resource among the resources in the bit mask
-    /// `mask`.
+    /// Returns the used fraction of the fullest resource in the bit mask `mask`.
     #[inline]
     fn use_of(&self, mask: u32) -> f64 {
         let (mut bits, mut load) = (mask, 0.0_f64);

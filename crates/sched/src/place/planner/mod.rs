@@ -36,7 +36,7 @@ const GAIN_TUNING: f64 = 0.01;
 const TUNING_NS: u64 = 100_000_000;
 /// Time in which the model's correction factors settle after a placement change, in nanoseconds.
 const SETTLE_NS: u64 = 300_000_000;
-/// Fill level of a packet ring from which its worker counts as overloaded.
+/// A worker counts as overloaded if one of its packet rings is filled to this fraction.
 const BACKLOG: f64 = 0.5;
 /// Packet rate for which the planner chooses additional devices for overloaded workers, in packets
 /// per second. The exact rate has no effect.
@@ -92,8 +92,8 @@ pub struct Observation {
     /// Measurements of each function at each place. A place is a device in one mode. The index is
     /// `function * places + place`. The list is empty if nothing was measured.
     pub measured: Vec<Measured>,
-    /// 99th percentile of the latency of each function, in nanoseconds. A value of 0 or a missing
-    /// value was not measured.
+    /// 99th percentile of each function's latency, in nanoseconds. A value is 0 or missing if it
+    /// was not measured.
     pub p99_ns: Vec<f64>,
     /// Fill level of the fullest packet ring of all workers, 0 to 1.
     pub backlog: f64,

@@ -25,7 +25,7 @@ pub const POLICIES: &[&Policy] = &[
     &hold::POLICY,
 ];
 
-/// Maximum used fraction of a resource at which queues do not grow.
+/// Queues do not grow if at most this fraction of each resource is used.
 const CARRY: f64 = 0.85;
 
 /// A goal for placements, such as low latency.
@@ -82,7 +82,7 @@ pub enum Splits {
 /// Limits that the score of a policy can use.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Limits {
-    /// Maximum used fraction of a resource at which a placement can still process the load.
+    /// A placement can process the load if it uses at most this fraction of each resource.
     pub carry: f64,
     /// Upper bound for the 99th percentile of the latency, in nanoseconds.
     pub p99_ns: f64,

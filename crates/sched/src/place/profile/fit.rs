@@ -2,7 +2,7 @@
 
 use super::{CurvePoint, Fit};
 
-/// Assumed ratio of the 99th percentile to the median of the latency, if no latency was measured.
+/// Assumed ratio of 99th percentile to median latency, if no latency was measured.
 const TAIL: f64 = 2.0;
 /// Load up to which a device counts as idle, as a fraction of its capacity.
 const IDLE_LOAD: f64 = 0.1;

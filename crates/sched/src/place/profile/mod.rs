@@ -118,8 +118,8 @@ pub struct Profile {
     /// Buses between memory and devices.
     #[serde(default, rename = "bus")]
     pub buses: Vec<Bus>,
-    /// Numbers of tables and measured points. This summary ends the file. A file without the
-    /// summary is incomplete.
+    /// Number of tables and measured points. A file that does not end with this summary is
+    /// incomplete.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub summary: Option<Summary>,
 }
@@ -193,7 +193,7 @@ pub struct CurvePoint {
     /// Number of repetitions of the measurement.
     #[serde(default = "once")]
     pub runs: u32,
-    /// Coefficient of variation over the repetitions of the measurement.
+    /// Coefficient of variation of the repeated measurements.
     #[serde(default)]
     pub cv: f64,
 }
@@ -225,11 +225,11 @@ pub struct Fit {
     pub host_ns: f64,
     /// Core time per submission to the device, in nanoseconds.
     pub submit_ns: f64,
-    /// Median latency of the device when it is idle, in nanoseconds.
+    /// Median latency of the idle device, in nanoseconds.
     pub trip_ns: f64,
     /// Additional latency per frame byte, in nanoseconds.
     pub trip_byte_ns: f64,
-    /// Ratio of the 99th percentile to the median of the latency when the device is idle.
+    /// Ratio of 99th percentile to median latency of the idle device.
     pub tail: f64,
     /// Median relative error of the predicted rate.
     pub error_median: f64,
@@ -375,7 +375,7 @@ impl Profile {
         toml::to_string(&complete).map_err(refuse)
     }
 
-    /// Returns the measured costs of a function on a device in a mode.
+    /// Returns the measured costs of a function on a device, for one mode of the device.
     pub fn curve(&self, function: &str, device: &str, mode: &str) -> Option<&Curve> {
         self.curves.iter().find(|curve| curve.function == function && curve.device == device && curve.mode == mode)
     }

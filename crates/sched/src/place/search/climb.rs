@@ -1,5 +1,5 @@
 //! Improves the division of packets between devices in small steps. Policies use this search if
-//! their score is not linear in the fractions of packets.
+//! their score is not linear in the packet fractions.
 
 use super::super::model::Table;
 use super::super::placement::Choice;
@@ -68,7 +68,7 @@ fn round(problem: &Problem<'_>, mut choice: Choice) -> Choice {
     for shares in choice.shares.chunks_exact_mut(places) {
         shares.iter_mut().for_each(|share| *share = (*share * f64::from(PARTS)).round() / f64::from(PARTS));
         let total: f64 = shares.iter().sum();
-        // Rounding can change the sum by a few eighths. The largest fraction is adjusted by the
+        // Rounding can change the sum by a few eighths, so the largest fraction absorbs the
         // difference.
         if let Some(largest) = shares.iter_mut().max_by(|one, two| one.total_cmp(two)) {
             *largest += 1.0 - total;

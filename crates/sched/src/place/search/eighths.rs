@@ -133,7 +133,7 @@ impl Eighths {
             return;
         }
         if goal.policy.needs_latency {
-            // The score above assumes a latency of 0, so the real score is not better.
+            // The score assumes a latency of 0, so the real score is not better.
             let used = self.functions.iter().zip(&self.picks);
             let used = used.map(|(options, &pick)| (options.function, options.used[pick]));
             prediction.set_latency(table, &totals, used);

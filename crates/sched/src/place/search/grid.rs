@@ -6,7 +6,8 @@ use super::Problem;
 
 /// Maximum number of machine settings of which all are tried.
 const SETTINGS_MAX: usize = 2_000;
-/// Number of equal parts into which the workers are divided. Some parts may only feed devices.
+/// Number of equal parts into which the workers are divided. The workers of some parts may only
+/// feed devices.
 const QUARTERS: u16 = 4;
 
 /// Submission sizes, worker numbers and worker roles that the search tries.

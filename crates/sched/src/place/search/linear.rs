@@ -82,8 +82,6 @@ fn program(problem: &Problem<'_>, table: &Table, factors: &[f64], by_power: bool
         };
         program.add_constraint(sum.as_slice(), ComparisonOp::Eq, total);
     }
-    // When the program maximises the capacity, the unit of the growth factor is `1 / largest`, so
-    // the limit is 1.
     let limit = if by_power { problem.goal.limits.carry / largest } else { 1.0 };
     for constraint in constraints.iter().filter(|constraint| !constraint.is_empty()) {
         program.add_constraint(constraint.as_slice(), ComparisonOp::Le, limit);

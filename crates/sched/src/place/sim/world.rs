@@ -12,7 +12,7 @@ const PORT_RING: f64 = 4096.0;
 /// Number of packets in flight at which a worker begins to use additional devices, as a fraction of
 /// its limit.
 const REFLEX_AT: f64 = 0.5;
-/// Time from the overload of a worker until additional devices process packets, in nanoseconds.
+/// Time until additional devices process packets of an overloaded worker, in nanoseconds.
 const REFLEX_NS: f64 = 200e3;
 /// Time until all workers apply a new placement, in nanoseconds.
 const APPLY_NS: f64 = 100e3;
