@@ -164,7 +164,7 @@ struct IdleLane {
 /// packer, so each one is written at least once.
 const TOUCHED_CHUNKS: usize = 64;
 
-/// Number of submissions in flight at which the oldest submission returns.
+/// The oldest submission returns when this many are in flight.
 const IN_FLIGHT: usize = 3;
 /// Number of polls after which a submission returns in any case.
 const POLLS_MAX: u32 = 1000;

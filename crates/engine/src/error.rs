@@ -26,7 +26,7 @@ pub enum Error {
     /// A number in the configuration stanza `[packing]` is out of range.
     #[error("packing: {0}")]
     Packing(#[from] godwit_sched::Error),
-    /// A device cannot be used. An invalid submission to a device is a bug of Godwit.
+    /// A device cannot be used. If the reason is an invalid submission, Godwit has a bug.
     #[error(transparent)]
     Device(#[from] godwit_device::Error),
     /// A lost device holds most packet buffers of a worker. The worker can therefore receive no
@@ -63,7 +63,7 @@ impl Error {
         Self::Request(sentence.to_string())
     }
 
-    /// Returns whether the operator can fix this error. All other errors are bugs of Godwit.
+    /// Returns whether the operator can fix this error. All other errors are bugs in Godwit.
     pub fn is_users(&self) -> bool {
         match self {
             Self::Setup(_)

@@ -155,7 +155,7 @@ impl Lists {
     }
 }
 
-/// Error in a value ([`Term`]) of the configuration. The caller adds the line number.
+/// Error in a configuration value. The caller adds the line number.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum TermError {
     #[error("{0} is not a protocol number: must be 0 to 255")]

@@ -44,7 +44,7 @@ impl<'a> Document<'a> {
         }
     }
 
-    /// Returns an error with a message for the line at offset `at`.
+    /// Returns an error for the line at byte offset `at`.
     pub(super) fn refuse(&self, at: Range<usize>, message: impl ToString) -> ConfigError {
         ConfigError::at(self.origin, self.line(at.start), message)
     }
@@ -53,7 +53,7 @@ impl<'a> Document<'a> {
         ConfigError::at(self.origin, line, message)
     }
 
-    /// Returns a warning with a message for the line at offset `at`.
+    /// Returns a warning for the line at byte offset `at`.
     pub(super) fn warn(&self, at: Range<usize>, message: impl std::fmt::Display) -> String {
         format!("{}:{}: {message}", self.origin, self.line(at.start))
     }

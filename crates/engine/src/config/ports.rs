@@ -19,7 +19,7 @@ pub const PORTS_MAX: usize = 64;
 pub struct PortConfig {
     /// Configured name of the port.
     pub name: String,
-    /// Whether packets leave by the port in arrival order.
+    /// Whether packets leave through the port in arrival order.
     pub ordered: bool,
     /// Kind of the port, with its keys.
     pub kind: PortKind,

@@ -306,7 +306,7 @@ impl Ports {
         self.live.get(port)?.as_ref()?.is_up()
     }
 
-    /// Returns the statistics of the probe packets of a synthetic port.
+    /// Returns the probe packet statistics of a synthetic port.
     pub(crate) fn probes(&self, port: usize) -> Option<ProbeReport> {
         match &self.exits[port] {
             Exit::Synthetic { config, .. } => config.probes.as_ref().map(Probes::report),
@@ -314,8 +314,8 @@ impl Ports {
         }
     }
 
-    /// Returns the digest of all frames that a synthetic port transmitted, if it is configured. The
-    /// frame order does not matter.
+    /// Returns the digest of all frames that a synthetic port transmitted, if the port computes
+    /// one. The frame order does not matter.
     pub(crate) fn digest(&self, port: usize) -> Option<u64> {
         match &self.exits[port] {
             Exit::Synthetic { config, digest } if config.digest => Some(digest.value()),

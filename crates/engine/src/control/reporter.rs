@@ -48,7 +48,7 @@ impl Reporter {
     }
 
     /// Returns the report of the run. After the run, `finished` contains the results of the
-    /// workers. During the run, the report also covers the last seconds, which `history` contains.
+    /// workers. During the run, `history` provides the data of the last seconds.
     pub(crate) fn report(
         &self,
         elapsed: Duration,

@@ -69,8 +69,8 @@ impl SteerKey for ClassKeys {
     }
 }
 
-/// Creates the steering, which selects a worker for each packet. A function that keeps state for
-/// many flows provides the key for its traffic classes. Other classes use the flow hash.
+/// Creates the packet steering, which selects a worker for each packet. A function that keeps state
+/// for many flows provides the key for its traffic classes. Other classes use the flow hash.
 fn steering(config: &Config) -> Steering {
     let key_of = |function: usize| config.functions[function].function.steer_key();
     let functions = steering_functions(&config.functions, &config.chain);

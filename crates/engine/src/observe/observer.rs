@@ -29,7 +29,7 @@ impl Observer {
         self.tracer.poll();
     }
 
-    /// Returns whether a trace looks for matching packets among arriving packets.
+    /// Returns whether a trace is looking for matching packets.
     #[inline]
     pub(crate) fn is_choosing(&self) -> bool {
         self.tracer.is_choosing()
@@ -196,7 +196,7 @@ impl Observer {
         }
     }
 
-    /// Reports that a flooded packet was copied to `copy`. The copy leaves by `port`.
+    /// Reports that a flooded packet was copied to `copy`. The copy leaves through `port`.
     #[inline]
     pub(crate) fn copied(&mut self, packet: &Descriptor, copy: &Descriptor, port: u8) {
         if self.tracer.is_tracing() {

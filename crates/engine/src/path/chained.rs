@@ -16,7 +16,7 @@ use crate::path::core::Core;
 #[derive(Default)]
 pub(super) struct ChainScratch {
     outcomes: Vec<Outcome>,
-    /// Functions after the batch's first one that have processed packets of the batch on the
+    /// Functions, other than the batch's first one, that processed packets of the batch on the
     /// device.
     seen: Vec<usize>,
 }

@@ -7,7 +7,7 @@ use godwit_packet::{Descriptor, Region};
 use crate::path::core::Core;
 use crate::path::partition::{Group, Partition};
 
-/// Classifier of arrived packets. Its fields are buffers, which are kept for reuse.
+/// Classifier of arrived packets. Its fields are reusable buffers.
 #[derive(Default)]
 pub(crate) struct Classify {
     classes: Vec<u8>,

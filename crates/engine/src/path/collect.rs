@@ -203,7 +203,7 @@ impl Collect {
         self.completion.done.push((function, range));
     }
 
-    /// Returns a run of packets from the completed batch that ended at the same function. The
+    /// Returns a run of packets from the completed batch that all ended at the same function. The
     /// result contains this function and the packets' indices in the submission. Returns `None` if
     /// there is no run with this index.
     pub(crate) fn done(&self, index: usize) -> Option<(usize, Range<usize>)> {
@@ -242,8 +242,8 @@ impl Collect {
         true
     }
 
-    /// Returns the shared histogram of the time that packets spend in each function. The worker
-    /// continues to update it.
+    /// Returns a shared histogram for each function, with the time that packets spend in it. The
+    /// worker continues to update the histograms.
     pub(crate) fn latency(&self) -> Vec<Arc<SharedHistogram>> {
         self.completion.latency.clone()
     }
@@ -260,7 +260,7 @@ impl Collect {
     }
 }
 
-/// Handling of failed and lost devices. The table in `place/failover.rs` lists all cases.
+/// Handles failed and lost devices. The table in `place/failover.rs` lists all cases.
 impl Collect {
     /// Handles a submission that `device` rejected. The worker no longer uses the device, and the
     /// packets wait for the CPU.

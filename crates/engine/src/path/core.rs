@@ -32,8 +32,8 @@ pub(crate) struct Iteration {
     pub(crate) packets_ns: u64,
     /// Whether the run is a replay.
     pub(crate) is_replay: bool,
-    /// Lower bound of the sequence numbers of all later packets. The value `u64::MAX` means that no
-    /// packet can arrive any more.
+    /// No later packet has a lower sequence number. The value `u64::MAX` means that no packet can
+    /// arrive any more.
     pub(crate) sequence_next: u64,
     /// Whether no packet arrived in this iteration.
     pub(crate) is_idle: bool,

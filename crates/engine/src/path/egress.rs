@@ -29,7 +29,7 @@ impl Departing {
         Self { outs: (0..ports).map(|_| Vec::new()).collect(), arrivals: Vec::new() }
     }
 
-    /// Records that `packets` of the departing packets arrived at the time `arrival_ns`.
+    /// Records that `packets` departing packets arrived at the time `arrival_ns`.
     #[inline]
     pub(crate) fn arrived(&mut self, arrival_ns: u64, packets: u64) {
         if packets > 0 {

@@ -1,4 +1,4 @@
-//! Restores the arrival order of processed packets, and transmits them by their ports.
+//! Restores the arrival order of processed packets, and transmits them through their ports.
 
 use std::sync::Arc;
 use std::time::Instant;
@@ -28,8 +28,8 @@ pub(crate) struct Exit {
     /// Sequence number below which all packets have departed or were dropped.
     settled: u64,
     settled_at: usize,
-    /// Whether packets that leave by several ports wait for buffers for their copies. They wait if
-    /// no port is live, because files and generators can wait.
+    /// Whether packets that leave through several ports wait for buffers for their copies. They
+    /// wait if no port is live, because files and generators can wait.
     waits: bool,
 }
 
@@ -64,7 +64,8 @@ impl Exit {
         Ok(())
     }
 
-    /// Sends packets by `port` in arrival order. Packets are dropped if the port cannot transmit.
+    /// Sends packets through `port` in arrival order. Packets are dropped if the port cannot
+    /// transmit.
     #[inline]
     pub(crate) fn send(&mut self, core: &mut Core, packets: &[Descriptor], port: u16) {
         match self.exits.get(usize::from(port)) {
@@ -119,7 +120,7 @@ impl Exit {
     /// Transmits the packets that are next in arrival order. Returns the number of packets sent or
     /// refused.
     ///
-    /// `sequence_next` returns a lower bound of the sequence numbers of all later packets.
+    /// `sequence_next` returns a lower bound for the sequence numbers of all later packets.
     /// `has_one_source` states that all packets of the worker come from one source.
     pub(crate) fn depart(
         &mut self,

@@ -22,8 +22,8 @@ pub(crate) struct Feed {
     pub(crate) waits: bool,
     /// Whether packets of a replay wait until their results no longer depend on packets in flight.
     pub(crate) settles: bool,
-    /// Packets that a function finished on the CPU before its kernel. They go to their next stage
-    /// without a bin.
+    /// Packets that a function finished on the CPU before its kernel. They go to their next
+    /// function or port without entering a batch.
     pub(crate) done: Done,
     /// Packets that functions created during a change of the chain. Each entry contains the number
     /// of the function and the work for its kernel.

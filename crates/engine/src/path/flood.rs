@@ -1,4 +1,4 @@
-//! Copies flooded packets, which leave by several ports. The copies are made after the arrival
+//! Copies flooded packets, which leave through several ports. The copies are made after the arrival
 //! order of the packets is restored.
 //!
 //! Until then, a flooded packet is one packet with one slot of the order ring and one buffer. The
@@ -79,7 +79,7 @@ impl Copies for Flooder<'_> {
 }
 
 impl Flooder<'_> {
-    /// Counts a copy that cannot be made, as both created and dropped.
+    /// Counts a copy that cannot be made as created and dropped.
     fn drop_copy(&mut self, packet: &Descriptor, port: u8, reason: usize) {
         self.observer.copy_dropped(self.plan, packet, port, reason);
         self.counts.add(CREATED, 1);

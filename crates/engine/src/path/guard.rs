@@ -102,7 +102,7 @@ impl OwnSources {
     fn copy(&mut self) {
         self.addresses.clear();
         for (part, version) in &mut self.parts {
-            // The version is read before the addresses. A change between both reads is then noticed
+            // The version is read before the addresses, so a change between both reads is noticed
             // later.
             *version = Some(part.version());
             self.addresses.extend(part.all());

@@ -122,7 +122,7 @@ impl Intake {
         self.receivers.iter().all(|receiver| receiver.ended)
     }
 
-    /// Returns a lower bound of the sequence numbers of all later packets.
+    /// Returns a lower bound for the sequence numbers of all later packets.
     pub(crate) fn sequence_next(&self) -> u64 {
         self.receivers.iter().map(|receiver| receiver.queue.sequence_next()).min().unwrap_or(u64::MAX)
     }

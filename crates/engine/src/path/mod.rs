@@ -427,7 +427,7 @@ impl Worker {
 }
 
 /// Returns the number of buffers that a worker reserves for fragments, and for copies of packets
-/// that leave by several ports. The number is 0 if no function makes any.
+/// that leave through several ports. The number is 0 if no function makes any.
 fn reserve(plan: &ChainPlan, region: &Region, arranges: bool) -> usize {
     if !arranges && !plan.stages.iter().any(|stage| stage.function.floods()) {
         return 0;

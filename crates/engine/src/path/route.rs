@@ -7,8 +7,7 @@ use godwit_packet::{Descriptor, verdict_of_all};
 use crate::path::core::Core;
 use crate::path::partition::{Group, Partition};
 
-/// Selects the next function or port of completed packets. Its fields are buffers, which are kept
-/// for reuse.
+/// Selects the next function or port of completed packets. Its fields are reusable buffers.
 #[derive(Default)]
 pub(crate) struct Route {
     /// Grouping key of each packet. The lower byte is the verdict of the function. The upper byte

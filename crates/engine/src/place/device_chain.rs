@@ -27,15 +27,15 @@ pub(crate) struct ChainRows {
 }
 
 impl ChainRows {
-    /// Maximum number of rows in the device's table of next functions. Each batch of packets stores
-    /// its row number in 8 bits.
+    /// Maximum number of rows in the device's next-function table. Each batch of packets stores its
+    /// row number in 8 bits.
     const MAX: usize = 256;
-    /// Minimum number of rows per function chain in the device's table of next functions. A later
-    /// chain may have more packet classes than the first one.
+    /// Minimum number of rows per function chain in the device's next-function table. A later chain
+    /// may have more packet classes than the first one.
     const MIN: usize = 16;
 
-    /// Divides the rows of the device's table of next functions between function chains. `classes`
-    /// is the number of packet classes at the start of the engine.
+    /// Divides the rows of the device's next-function table between function chains. `classes` is
+    /// the number of packet classes at the start of the engine.
     pub(crate) fn new(classes: usize) -> Self {
         match classes.next_power_of_two().max(Self::MIN) {
             per_chain if 2 * per_chain <= Self::MAX => Self { per_chain, chains: 2 },
@@ -43,15 +43,15 @@ impl ChainRows {
         }
     }
 
-    /// Returns the rows of the device's table of next functions that belong to the chain with this
+    /// Returns the rows of the device's next-function table that belong to the chain with this
     /// `number`.
     pub(crate) fn of_chain(&self, number: u64) -> Range<usize> {
         let first = (number % self.chains as u64) as usize * self.per_chain;
         first..first + self.per_chain
     }
 
-    /// Returns whether the function chain can change at run time. The device's table of next
-    /// functions must then have room for a second chain.
+    /// Returns whether the function chain can change at run time. The device's next-function table
+    /// must then have room for a second chain.
     pub(crate) fn can_change(&self) -> bool {
         self.chains > 1
     }
@@ -78,8 +78,8 @@ impl HostHalfInfo {
     }
 }
 
-/// Properties of the engine that determine which functions of a chain a device can execute in
-/// sequence. A change of the chain does not affect them.
+/// Engine properties that determine which functions of a chain a device can execute in sequence.
+/// They stay the same when the chain changes.
 #[derive(Clone, Copy)]
 pub(crate) struct ChainContext<'a> {
     pub(crate) functions: &'a [FunctionConfig],
@@ -90,7 +90,7 @@ pub(crate) struct ChainContext<'a> {
 }
 
 /// Returns the part of a function chain that `device` can execute. The chain's `number` determines
-/// its rows in the device's table of next functions.
+/// its rows in the device's next-function table.
 pub(crate) fn device_chain(chain: &Chain, number: u64, context: ChainContext<'_>, device: usize) -> DeviceChain {
     let ChainContext { functions, placement, host_half_infos, rows } = context;
     let (decider, classes) = (chain.decider(), chain.classes().len());
@@ -98,7 +98,7 @@ pub(crate) fn device_chain(chain: &Chain, number: u64, context: ChainContext<'_>
     let verdicts = (0..functions.len()).map(|function| contract(function).verdicts.len()).max().unwrap_or(0);
     let rows_of_chain = rows.of_chain(number);
     if classes > rows_of_chain.len() {
-        // The chain has more packet classes than the table of next functions has rows. The device
+        // The chain has more packet classes than the next-function table has rows. The device
         // therefore returns each packet after one function.
         return DeviceChain::new(functions.len(), 0, verdicts).in_table(rows_of_chain, rows.table());
     }
@@ -162,8 +162,8 @@ pub(crate) struct Streams {
 
 impl Streams {
     /// Creates the inputs of the packers. `first_row` is the row of packet class 0 in the device's
-    /// table of next functions. `depends_on_class` returns whether the class of a packet determines
-    /// its next function on a device.
+    /// next-function table. `depends_on_class` returns whether the class of a packet determines its
+    /// next function on a device.
     pub(crate) fn new(
         kernels: &[u8],
         classes: usize,

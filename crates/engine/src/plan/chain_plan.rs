@@ -25,8 +25,8 @@ pub(crate) struct ChainPlan {
     /// Function numbers in topological order. Each function precedes all functions that may follow
     /// it in the chain.
     pub(crate) sequence: Vec<usize>,
-    /// Functions that need packets in arrival order. The index in this list is the number of the
-    /// waiting place in front of the function.
+    /// Functions that need packets in arrival order. Packets wait at a gate in front of each one.
+    /// The number of the gate is the index in this list.
     pub(crate) gates: Vec<usize>,
     /// Whether packets leave in arrival order, for each port.
     pub(crate) ordered: Vec<bool>,
@@ -45,13 +45,12 @@ pub(crate) struct Stage {
     /// Configured name of the function.
     pub(crate) name: String,
     pub(crate) function: Arc<dyn Function>,
-    /// Number of the place in front of the function where packets wait for their turn in arrival
-    /// order.
+    /// Number of the function's gate, at which packets wait for their turn in arrival order.
     ///
     /// It is `None` if the function does not need arrival order, or if packets come only from
     /// ports.
     pub(crate) gate: Option<usize>,
-    /// Progress of a packet on its way to the function. It increases at each point where packets
+    /// Progress of a packet on its way to the function. It increases at each gate, where packets
     /// wait for their turn in arrival order.
     pub(crate) progress: u8,
     pub(crate) counters: FunctionLayout,

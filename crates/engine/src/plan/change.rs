@@ -41,8 +41,8 @@ impl PlanChanges {
         Arc::new(Self { epochs: Epochs::new(workers), latest: Mutex::new((0, plan)), held_ns: AtomicU64::new(0) })
     }
 
-    /// Returns the part of the state for one worker. It must exist before the worker starts. When
-    /// it is dropped, the worker counts as ended.
+    /// Returns one worker's part of the state. It must exist before the worker starts. When it is
+    /// dropped, the worker counts as ended.
     pub(crate) fn of_worker(self: &Arc<Self>, worker: usize) -> WorkerChange {
         WorkerChange {
             epoch: self.epochs.of_worker(worker),
@@ -94,7 +94,7 @@ pub(crate) struct WorkerChange {
 #[derive(Clone, Copy)]
 struct Draining {
     /// Number of packets that had arrived at the start of the change. The worker takes the new plan
-    /// when this number of packets have left.
+    /// when all of them have left.
     until: usize,
     since_ns: u64,
 }

@@ -46,7 +46,8 @@ impl Epochs {
         Arc::new(Self { requested: AtomicU64::new(0), answers })
     }
 
-    /// Returns the handle of one worker for requests. It must exist before the worker starts.
+    /// Returns the handle with which a worker receives requests. It must exist before the worker
+    /// starts.
     pub(crate) fn of_worker(self: &Arc<Self>, worker: usize) -> WorkerEpoch {
         WorkerEpoch { shared: Arc::clone(self), worker, answered: 0 }
     }

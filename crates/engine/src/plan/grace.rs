@@ -25,8 +25,8 @@ impl GracePeriods {
         Self(Epochs::new(workers))
     }
 
-    /// Returns the handle of one worker for grace periods. It must exist before the worker starts.
-    /// When it is dropped, the worker counts as ended.
+    /// Returns the handle with which a worker takes part in grace periods. It must exist before the
+    /// worker starts. When it is dropped, the worker counts as ended.
     pub(crate) fn of_worker(&self, worker: usize) -> WorkerGrace {
         WorkerGrace { epoch: self.0.of_worker(worker), waiting: None }
     }
@@ -53,7 +53,7 @@ impl GracePeriods {
 pub(crate) struct WorkerGrace {
     epoch: WorkerEpoch,
     /// Number of the current grace period, and the number of packets that had arrived at its start.
-    /// The grace period ends when this number of packets have left.
+    /// The grace period ends when all of them have left.
     waiting: Option<(u64, usize)>,
 }
 

@@ -23,7 +23,7 @@ const SWITCH: &str = "l2";
 pub(crate) struct PortStations {
     /// Whether the port also accepts frames to other stations.
     pub(crate) is_promiscuous: bool,
-    /// Further MAC addresses of the router on this port, besides the address of the interface.
+    /// MAC addresses of the router on this port, except the interface's own address.
     pub(crate) own: Vec<MacAddress>,
 }
 

@@ -33,7 +33,7 @@ pub(super) fn drop_reason(plan: &ChainPlan, reason: usize) -> (String, &'static 
     (plan.layout.name(reason).to_owned(), engine.or_else(function).unwrap_or_default())
 }
 
-/// Returns the name and description of the counter of frames that ports refused.
+/// Returns the name and description of the counter for frames that ports refused.
 pub(super) fn refusal() -> (String, &'static str) {
     let spec = &counters::WORKER_COUNTERS[counters::DROPPED_REFUSED];
     (spec.name.to_owned(), spec.sentence)

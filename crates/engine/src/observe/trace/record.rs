@@ -132,7 +132,7 @@ pub enum StepKind {
     /// `on_device` is set, the packet stayed on the device. Such a step is recorded when the device
     /// returns the packet.
     Verdict { function: String, verdict: String, next: Next, on_device: bool },
-    /// A copy of the packet leaves by the port.
+    /// A copy of the packet leaves through the port.
     Copied { port: String },
     /// A copy of the packet for the port was dropped.
     CopyDropped { port: String, counter: String, reason: &'static str },
@@ -140,8 +140,8 @@ pub enum StepKind {
     Sent { port: String, length: u16 },
     /// The packet was given to the sender thread of its worker.
     HandedOver { port: String, length: u16 },
-    /// The packet was one of `packets` packets for the ports. The ports refused `refused` of them,
-    /// and it is unknown which ones.
+    /// The worker passed `packets` packets to the ports, including this one. The ports refused
+    /// `refused` of them, but it is unknown which ones.
     SentOrRefused { port: String, length: u16, refused: usize, packets: usize },
     /// The packet was dropped. `counter` is the name of the drop counter, and `reason` explains the
     /// drop.

@@ -27,8 +27,8 @@ const SAMPLE_PACKETS: usize = 32;
 /// Length of the pause after a sample, as a multiple of the sample's duration. The worker traces
 /// nothing during the pause.
 const PAUSE_FACTOR: u64 = 24;
-/// Range to which a sample's duration is limited before the pause is computed from it, in
-/// nanoseconds.
+/// Limits for the duration of a sample, in nanoseconds. The pause is computed from the limited
+/// duration.
 const SAMPLE_NS: std::ops::RangeInclusive<u64> = 50_000..=1_000_000;
 
 /// Part of a packet trace that runs on one worker.
@@ -356,7 +356,6 @@ impl Tracer {
     #[cold]
     pub(crate) fn prepared(&mut self, plan: &ChainPlan, function: usize, packets: &[Descriptor], work: &WorkColumns) {
         let stage = &plan.stages[function];
-        // If the function does not prepare packets, `work` is empty and no step is recorded.
         let packets = &packets[..work.len().min(packets.len())];
         self.record(packets, |_, packet| {
             let variant = match work.at(packet) {
@@ -516,7 +515,7 @@ impl Tracer {
         }
     }
 
-    /// Records that a traced packet was copied to `copy`. The copy leaves by `port`.
+    /// Records that a traced packet was copied to `copy`. The copy leaves through `port`.
     #[cold]
     pub(crate) fn copied(&mut self, packet: &Descriptor, copy: &Descriptor, port: u8) {
         let (now_ns, port) = (self.now_ns(), self.port(port.into()));

@@ -1,5 +1,5 @@
-//! Restores the arrival order of packets before they leave by the ports. Most consecutive packets
-//! leave by the same port, so whole runs of packets are handled together.
+//! Restores the arrival order of packets before they leave through the ports. Most consecutive
+//! packets leave through the same port, so whole runs of packets are handled together.
 
 use std::ops::Range;
 
@@ -17,7 +17,7 @@ const RANGE_COPY_PACKETS_MIN: usize = 4;
 /// handles shorter runs, which often end at a dropped packet.
 const RUN_PACKETS_MIN: usize = 32;
 
-/// Copies packets that leave by several ports.
+/// Copies packets that leave through several ports.
 pub(crate) trait Copies {
     /// Returns whether buffers are free for the copies of `packets` packets. Otherwise, the packets
     /// wait.
@@ -28,7 +28,7 @@ pub(crate) trait Copies {
     fn flood(&mut self, flood: Flood, departure: Departure, outs: &mut [Vec<Departure>]) -> u64;
 }
 
-/// No packet leaves by several ports.
+/// No packet leaves through several ports.
 #[cfg(test)]
 impl Copies for () {
     fn has_room(&mut self, packets: usize) -> bool {
@@ -64,7 +64,7 @@ impl Order {
         }
     }
 
-    /// Records that the packets wait for their turn in arrival order, to leave by `port`.
+    /// Records that the packets wait for their turn in arrival order, to leave through `port`.
     #[inline]
     pub(crate) fn wait_exit(&mut self, descriptors: &[Descriptor], port: u8) {
         let exit = self.exit();
@@ -105,7 +105,7 @@ impl Order {
         }
     }
 
-    /// Records that the packet waits for its turn in arrival order, to leave by several ports.
+    /// Records that the packet waits for its turn in arrival order, to leave through several ports.
     pub(crate) fn wait_flood(&mut self, descriptor: &Descriptor, flood: Flood) {
         let slot = self.slot(descriptor);
         let at_exit = Self::waiting_at(self.exit());
@@ -121,7 +121,7 @@ impl Order {
 
     /// Appends the packets that are next in arrival order to `outs`, which has one list per egress
     /// port. Calls `arrived` with each arrival time and the number of packets that arrived then.
-    /// `flooder` copies packets that leave by several ports.
+    /// `flooder` copies packets that leave through several ports.
     ///
     /// Returns whether the next packet waits for free buffers for its copies.
     #[inline]
@@ -143,7 +143,7 @@ impl Order {
                 continue;
             }
             let Some(&port) = egress.first() else { return false };
-            // Most consecutive packets leave by the same port.
+            // Most consecutive packets leave through the same port.
             let count = leading(&egress[..leading(progress, at_exit)], port);
             if count >= RUN_PACKETS_MIN.min(progress.len()) {
                 progress[..count].fill(GONE);
@@ -200,8 +200,9 @@ impl Order {
         }
     }
 
-    /// Lets consecutive packets leave by `port`, and appends them to `out`. Skips dropped packets
-    /// among them. The loop has no branch per packet, because dropped packets are unpredictable.
+    /// Lets consecutive packets leave through `port`, and appends them to `out`. Skips dropped
+    /// packets among them. The loop has no branch per packet, because dropped packets are
+    /// unpredictable.
     fn leave_with_gaps(
         &mut self,
         slots: Range<usize>,

@@ -1,5 +1,5 @@
-//! Makes packets wait until they can enter a function in arrival order. The place where they wait
-//! is called a gate.
+//! Makes packets wait until they can enter a function in arrival order. They wait at a gate in
+//! front of the function.
 
 use godwit_packet::Descriptor;
 
@@ -18,8 +18,8 @@ impl Order {
         self.progress[slot] = progress;
     }
 
-    /// Records that a packet waits for its turn in arrival order. `gate` is the number of the
-    /// waiting place.
+    /// Records that a packet waits at a gate for its turn in arrival order. `gate` is the number of
+    /// the gate.
     #[inline]
     pub(crate) fn wait(&mut self, descriptor: &Descriptor, gate: usize) {
         let slot = self.slot(descriptor);
@@ -31,9 +31,8 @@ impl Order {
         self.progress[slot] = Self::waiting_at(gate);
     }
 
-    /// Lets consecutive packets enter a function if they are next in arrival order. `gate` is the
-    /// number of the waiting place in front of the function. Returns false if the packets did not
-    /// enter. They must then [wait](Self::wait).
+    /// Lets consecutive packets pass a gate and enter its function if they are next in arrival
+    /// order. Returns false if the packets did not enter. They must then [wait](Self::wait).
     #[inline]
     pub(crate) fn enter(&mut self, gate: usize, descriptors: &[Descriptor]) -> bool {
         let passed = self.passed[gate].max(self.passed[self.exit()]);
@@ -48,8 +47,8 @@ impl Order {
         }
     }
 
-    /// Lets waiting packets enter a function if they are next in arrival order, and appends them to
-    /// `next`. `gate` is the number of the waiting place in front of the function.
+    /// Lets the packets that wait at a gate enter its function if they are next in arrival order,
+    /// and appends them to `next`.
     pub(crate) fn open(&mut self, gate: usize, next: &mut Vec<Descriptor>) {
         debug_assert!(gate < self.exit());
         let mut passed = self.passed[gate].max(self.passed[self.exit()]);

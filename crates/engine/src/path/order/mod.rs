@@ -35,11 +35,11 @@ const GONE: u8 = u8::MAX;
 /// Value of `progress` for a ring slot with several packets, all of which wait to leave. Packets
 /// that have not passed all functions have smaller values.
 const SHARED: u8 = u8::MAX - 1;
-/// Value of `progress` for a packet that waits to leave by several ports. Packets that have not
-/// passed all functions have smaller values.
+/// Value of `progress` for a packet that waits to leave through several ports. Packets that have
+/// not passed all functions have smaller values.
 const FLOODED: u8 = u8::MAX - 2;
 
-/// Destination of a packet that leaves by several ports.
+/// Destination of a packet that leaves through several ports.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Flood {
     /// Number of the function that sends the packet to several ports.
@@ -65,8 +65,8 @@ pub(crate) struct Order {
     arrivals_ns: Vec<u64>,
     classes: Vec<u8>,
     egress: Vec<u8>,
-    /// Destination of each packet that leaves by several ports, at the index of its ring slot. The
-    /// list is empty until the first such packet.
+    /// Destination of each packet that leaves through several ports, at the index of its ring slot.
+    /// The list is empty until the first such packet.
     floods: Vec<Flood>,
     shared: HashMap<usize, Vec<SharedPacket>>,
 }
