@@ -20,8 +20,8 @@ const _: () = {
     assert!(offset_of!(Descriptor, room) == 8 && size_of::<Descriptor>() == 16);
 };
 
-/// Maximum number of packets per scan step. The 32-bit sums cover at most two steps, so they cannot
-/// overflow.
+/// Maximum number of packets per scan step. The 32-bit sums cover at most twice this number of
+/// packets, so they cannot overflow.
 const PACKETS_MAX: usize = 1 << 15;
 
 /// Distance in bytes from the scanned to the prefetched descriptors.
