@@ -1,5 +1,5 @@
-//! Compiles the C code of the search (`c/scan.c`) once for every CPU. Compiles it again for AVX-512
-//! if the compiler supports this.
+//! Compiles the C search (`c/scan.c`) for all CPUs, and a second time for AVX-512 if the compiler
+//! supports it.
 #![forbid(unsafe_code)]
 
 /// Compiler flags for AVX-512. `native.rs` tests the same CPU features at run time.

@@ -23,7 +23,7 @@
 /* Number of text positions in one block. */
 #define BLOCK 4096u
 #define STEP  64u
-/* Number of bytes that a search step reads after its 64 text positions. */
+/* Number of bytes that a search step reads beyond its 64 text positions. */
 #define AHEAD 8u
 #define FOLD  0x20202020u
 
@@ -103,8 +103,8 @@ static int compare(const struct scan *s, uint32_t id, uint64_t start)
     return s->found(s->context, id, start + length);
 }
 
-/* Compares a whole pattern with the text. Its window, a short part of the pattern, already matches
- * at offset `at`. */
+/* Compares a whole pattern with the text, after its window (a short substring) has matched at
+ * offset `at`. */
 static inline int confirm(const struct scan *s, const struct gw_literal_group *g, uint32_t entry,
                           uint64_t at)
 {
@@ -149,8 +149,8 @@ static int bucket(const struct scan *s, const struct gw_literal_group *g, uint32
     return 1;
 }
 
-/* Checks the text positions at which the filter found a possible match for a pattern group. The
- * positions in `list` count from the text offset `base`. */
+/* Verifies the positions at which the filter found a possible match for a pattern group.
+ * Positions in `list` are relative to the text offset `base`. */
 static int verify(const struct scan *s, uint32_t number, const struct list *list, uint64_t base)
 {
     const struct gw_literal_group *g = &s->head->group[number];
@@ -189,9 +189,8 @@ static inline void probe(const uint8_t *table, __m512i index, uint32_t at, struc
 }
 #endif
 
-/* Looks up 64 text positions in the bit tables, and appends those with a possible match to lists.
- * `bytes` points to the text at offset `at`. AHEAD bytes after the 64 positions must be readable.
- */
+/* Looks up 64 text positions in the bit tables, and appends possible matches to lists. `bytes`
+ * points to the text at offset `at`. The AHEAD bytes after the 64 positions must be readable. */
 static inline void filter_step(const struct scan *s, const uint8_t *bytes, uint32_t at, int is_long,
                                int is_medium, struct list *longs, struct list *mediums)
 {
@@ -252,8 +251,8 @@ static void second_tables(const struct scan *s, uint64_t base, const struct list
     }
 }
 
-/* Searches a block for patterns of one to three bytes. The patterns are divided into buckets.
- * Tables map each byte value to the buckets that may match. */
+/* Searches a block for patterns of one to three bytes. Tables map each byte value to the buckets
+ * of patterns that may match. */
 static int short_block(const struct scan *s, uint64_t base, uint64_t end)
 {
     const uint8_t *tables = s->image + s->head->short_at;

@@ -12,13 +12,12 @@ pub struct Pattern {
     pub nocase: bool,
 }
 
-/// Maximum number of windows that the builder considers per pattern. A window is a short part of
-/// the pattern.
+/// Maximum number of windows that the builder considers per pattern. A window is a short substring
+/// of a pattern.
 const WINDOWS_MAX: usize = 250;
 
-/// Parameters of the three pattern groups that have a bit table. The first number is the length of
-/// a window, a short part of a pattern. The second number is the distance between examined text
-/// positions. Both are in bytes.
+/// Window length and distance between examined text positions, in bytes, for the three pattern
+/// groups that have a bit table.
 const SHAPES: [(usize, usize); 3] = [(8, 4), (4, 4), (3, 2)];
 
 /// Builds the search image of `patterns`. The number of a pattern is its index. `seed` changes the
@@ -40,7 +39,7 @@ struct Builder<'a> {
     first: Vec<u64>,
 }
 
-/// Window of a pattern, a short part that the search looks for first.
+/// Window of a pattern: a short substring that the search looks for first.
 struct Entry {
     hash: u32,
     pattern: u32,
@@ -159,8 +158,8 @@ impl<'a> Builder<'a> {
         self.write_buckets(number, buckets, back as usize, &entries);
     }
 
-    /// Returns the position in the pattern where the rarest `stride` consecutive windows begin. A
-    /// window is a short part of the pattern.
+    /// Returns the pattern offset at which the `stride` consecutive windows with the lowest
+    /// expected cost begin.
     fn choose(&self, bytes: &[u8], width: usize, stride: usize) -> usize {
         let costs: Vec<f64> = bytes
             .windows(width)
@@ -221,8 +220,8 @@ impl<'a> Builder<'a> {
         (values, masks)
     }
 
-    /// Writes the tables for patterns of one to three bytes. The patterns are divided into eight
-    /// buckets. Each of the three tables maps a byte value to the buckets that may match.
+    /// Writes the tables for patterns of one to three bytes. Each table maps a byte value to the
+    /// buckets of patterns that may match.
     fn short_group(&mut self) {
         let mut members: Vec<usize> =
             (0..self.patterns.len()).filter(|index| group_of(self.patterns[*index].bytes.len()) == 3).collect();
@@ -256,8 +255,8 @@ impl<'a> Builder<'a> {
     }
 }
 
-/// Returns the mask for comparing a byte. Without case, the mask clears the bit that distinguishes
-/// upper-case and lower-case letters.
+/// Returns the mask for comparing a byte. If case is ignored, the mask clears the ASCII case bit of
+/// a letter.
 fn mask_of(byte: u8, nocase: bool) -> u8 {
     if nocase && byte.is_ascii_alphabetic() { !0x20 } else { 0xff }
 }
@@ -273,8 +272,8 @@ fn folded(window: &[u8]) -> (u32, u32) {
     }
 }
 
-/// Returns the binary logarithm of a table's size in bits, limited to the range from `low` to
-/// `high`. Only a few per cent of the bits in a table of this size are set.
+/// Returns the base-2 logarithm of a table's size in bits, clamped to the range from `low` to
+/// `high`.
 fn table_bits(entries: usize, low: u32, high: u32) -> u32 {
     (entries.max(1) * 32).next_power_of_two().ilog2().clamp(low, high)
 }

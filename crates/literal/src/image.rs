@@ -5,7 +5,7 @@
 pub(crate) const GROUPS: usize = 4;
 /// Number of `u32` words in the header of a group of patterns.
 pub(crate) const GROUP_WORDS: usize = 12;
-/// Number of `u32` words in the image header before the headers of the groups.
+/// Length of the image header in `u32` words. The group headers follow it.
 pub(crate) const HEAD_WORDS: usize = 16;
 /// Length of the header, in bytes.
 pub(crate) const HEADER_BYTES: usize = (HEAD_WORDS + GROUPS * GROUP_WORDS) * 4;
@@ -41,8 +41,8 @@ pub(crate) mod group {
     pub(crate) const TABLE_AT: usize = 1;
     /// Binary logarithm of the number of bits.
     pub(crate) const TABLE_BITS: usize = 2;
-    /// Offset of the array with the start index of each bucket. The last element of the array is
-    /// the end index of the last bucket.
+    /// Offset of an array with the start index of each bucket. The last element is the end of the
+    /// last bucket.
     pub(crate) const STARTS_AT: usize = 3;
     /// Binary logarithm of the number of buckets.
     pub(crate) const STARTS_BITS: usize = 4;
@@ -52,19 +52,17 @@ pub(crate) mod group {
     pub(crate) const MASKS_AT: usize = 6;
     /// Offset of the pattern numbers of the entries.
     pub(crate) const IDS_AT: usize = 7;
-    /// Offset of the array of window positions. It has one byte per entry, for the position of a
-    /// window in its pattern.
+    /// Offset of an array with one byte per entry, the position of the entry's window in its
+    /// pattern.
     pub(crate) const POSITIONS_AT: usize = 8;
     /// Number of entries.
     pub(crate) const ENTRIES: usize = 9;
-    /// The search compares each window of a pattern with the text, together with this number of
-    /// bytes before it.
+    /// Number of bytes before each window that the search compares together with the window.
     pub(crate) const BACK: usize = 10;
 }
 
-/// Size of a pattern record in bytes. The record contains the offset and the length of the pattern.
-/// The pattern's bytes start at this offset, and its masks follow. Both are padded to a multiple of
-/// eight bytes.
+/// Size of a pattern record in bytes. The record holds the offset of the pattern's bytes, and their
+/// number. The masks follow the bytes. Both are padded to a multiple of eight bytes.
 pub(crate) const PATTERN_BYTES: usize = 8;
 
 /// Image of a set of patterns.
@@ -137,11 +135,11 @@ impl Image {
     }
 }
 
-/// Bits that distinguish lower-case letters from upper-case letters.
+/// ASCII case bit in each of eight bytes.
 pub(crate) const FOLD: u64 = 0x2020_2020_2020_2020;
 
-/// Returns four bytes with letters in lower case. The conversion also changes some other bytes,
-/// which only makes the filter less exact.
+/// Converts the letters in four bytes to lower case. The conversion also changes some other bytes,
+/// which only makes the filter less selective.
 pub(crate) fn fold4(bytes: &[u8]) -> u32 {
     u32::from_le_bytes([bytes[0], bytes[1], bytes[2], bytes[3]]) | FOLD as u32
 }
@@ -151,7 +149,7 @@ pub(crate) fn fold8(bytes: &[u8]) -> u64 {
     u64::from_le_bytes([bytes[0], bytes[1], bytes[2], bytes[3], bytes[4], bytes[5], bytes[6], bytes[7]]) | FOLD
 }
 
-/// Returns the hash of a short byte string. Callers use the high bits.
+/// Hashes a short byte string. Callers use the high bits.
 #[inline]
 pub(crate) fn mix(low: u32, high: u32, k1: u32, k2: u32) -> u32 {
     low.wrapping_mul(k1).wrapping_add(high.wrapping_mul(k2))

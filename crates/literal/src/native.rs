@@ -1,4 +1,4 @@
-//! Calls the compiled versions of the search in C, and selects the fastest version for this CPU.
+//! Calls the C versions of the search, and selects the fastest version for this CPU.
 
 use std::ffi::c_void;
 use std::sync::OnceLock;
@@ -51,7 +51,7 @@ impl Form {
         }
     }
 
-    /// Returns whether this CPU supports this version of the search code.
+    /// Returns whether this CPU supports this version.
     pub fn is_supported(self) -> bool {
         match self {
             Self::Rust | Self::Portable => true,
@@ -97,8 +97,8 @@ unsafe extern "C" fn found<F: FnMut(u32, usize) -> bool>(context: *mut c_void, p
     i32::from(closure(pattern, end as usize))
 }
 
-/// Searches `text` with one version of the search code. Returns whether it reached the end of the
-/// text.
+/// Searches `text` with one version of the search code. Returns whether the search reached the end
+/// of the text.
 ///
 /// # Panics
 /// Panics if this CPU does not support the version.
@@ -106,8 +106,8 @@ pub(crate) fn scan<F: FnMut(u32, usize) -> bool>(form: Form, image: &Image, text
     assert!(form.is_supported(), "{form:?} is not supported by this CPU");
     let Some(function) = form.function() else { return image.scan_rust(text, &mut closure) };
     let (words, context) = (image.words(), (&raw mut closure).cast::<c_void>());
-    // SAFETY: the image was built by this crate: its offsets are within its words, and 64 bytes
-    // follow the last entry. The function reads `length` bytes of the text. It calls `found` with
+    // SAFETY: this crate built the image, so all offsets are within its words, and 64 bytes follow
+    // the last entry. The function reads `length` bytes of the text. It calls `found` with
     // `context` only during this call. The CPU has the instructions.
     unsafe { function(words.as_ptr().cast(), text.as_ptr(), text.len() as u64, found::<F>, context) != 0 }
 }

@@ -2,7 +2,7 @@
 
 use crate::Pattern;
 
-/// Returns all matches as sorted pairs of the pattern number and the text offset after the match.
+/// Returns all matches, sorted, as pairs of the pattern number and the text offset after the match.
 pub fn find_all(patterns: &[Pattern], text: &[u8]) -> Vec<(u32, usize)> {
     let mut matches = Vec::new();
     for (id, pattern) in patterns.iter().enumerate() {
