@@ -1,9 +1,9 @@
-//! Claims on cryptographic keys. A claim ensures that a key has only one user. Two users of one key
+//! Claims on cryptographic keys. Each key may have only one user, because two users of one key
 //! would repeat nonces.
 //!
-//! All processes of an operating system user lock bytes of the same file in shared memory. The
-//! identifier of the key determines the position of the byte. When a process ends, the kernel
-//! releases the locks of the process.
+//! All processes of an operating system user lock bytes of the same file in shared memory. The key
+//! identifier determines the position of the byte. When a process ends, the kernel releases its
+//! locks.
 
 use std::collections::HashMap;
 use std::fs::{File, OpenOptions};
@@ -53,8 +53,7 @@ impl Claims {
     }
 
     /// Claims a key for `function`. The claim lasts until the process ends, because packets may
-    /// already have used the key. Error messages state `owner` as the part of the function that
-    /// uses the key.
+    /// already have used the key. Error messages name `owner` as the user of the key.
     pub(crate) fn claim(&mut self, name: &KeyName, owner: &str, function: &str) -> Result<(), Error> {
         let refuse = |other: String| Err(Error::Claimed { owner: owner.to_owned(), other });
         match self.owners.get(name) {

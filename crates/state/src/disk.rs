@@ -10,8 +10,8 @@ const JOURNAL: &str = "sequence-numbers";
 /// Name of the new file while the journal is rewritten.
 const NEXT: &str = "sequence-numbers.next";
 
-/// File operations of the journal of sequence numbers. Tests implement them with a simulated disk
-/// that loses power.
+/// File operations of the sequence number journal. Tests implement them with a simulated disk that
+/// loses power.
 pub trait Disk: Send {
     /// Returns the bytes of the journal, or `None` if no journal exists.
     ///
@@ -25,26 +25,26 @@ pub trait Disk: Send {
     /// Returns the error of the operating system.
     fn create_next(&mut self) -> io::Result<()>;
 
-    /// Appends bytes to the file that the last call of [`Disk::create_next`] created.
+    /// Appends bytes to the file that [`Disk::create_next`] created last.
     ///
     /// # Errors
     /// Returns the error of the operating system. The file may then contain only a part of the
     /// bytes.
     fn append(&mut self, bytes: &[u8]) -> io::Result<()>;
 
-    /// Waits until all appended bytes are stored durably.
+    /// Waits until all appended bytes are durable.
     ///
     /// # Errors
     /// Returns the error of the operating system.
     fn sync(&mut self) -> io::Result<()>;
 
-    /// Replaces the journal by the file that the last call of [`Disk::create_next`] created.
+    /// Replaces the journal with the file that [`Disk::create_next`] created last.
     ///
     /// # Errors
     /// Returns the error of the operating system.
     fn rename_next(&mut self) -> io::Result<()>;
 
-    /// Waits until the replacement of the journal is stored durably.
+    /// Waits until the replacement of the journal is durable.
     ///
     /// # Errors
     /// Returns the error of the operating system.

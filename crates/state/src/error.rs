@@ -3,7 +3,7 @@
 use std::io;
 use std::path::PathBuf;
 
-/// Error of the state folder or of a claim on a key. The operator must act on each variant.
+/// Error of the state folder or of a key claim. The operator must act on each variant.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
     /// The folder or a file in it cannot be used.
@@ -22,8 +22,7 @@ pub enum Error {
         /// Error of the operating system.
         source: io::Error,
     },
-    /// The journal is damaged before its end, so it may contain outdated sequence numbers that are
-    /// too small.
+    /// The journal is damaged before its end, so its sequence numbers may be too small.
     #[error(
         "the journal of sequence numbers is damaged at byte {at}, and numbers before a restart are unknown: configure new \
          keys and remove the state folder"

@@ -6,11 +6,10 @@ use crate::disk::Disk;
 use crate::error::Error;
 use crate::record::{self, Contents, Entry, KeyName};
 
-/// Number of records from which the journal is rewritten, if most of its records are outdated.
+/// Minimum number of records for which the journal is rewritten when most of them are outdated.
 const RECORDS_MIN: usize = 4096;
 
-/// Journal of reserved sequence numbers. A number counts as reserved only when it is stored
-/// durably.
+/// Journal of reserved sequence numbers. A number counts as reserved only when it is durable.
 pub struct Journal {
     disk: Box<dyn Disk>,
     numbers: HashMap<KeyName, u64>,
@@ -41,8 +40,8 @@ impl Journal {
         self.numbers.get(name).copied()
     }
 
-    /// Writes reservations of sequence numbers. They are stored durably when this function returns,
-    /// and must not be used before.
+    /// Writes reservations of sequence numbers. The reservations are durable when this function
+    /// returns, and must not be used before.
     ///
     /// # Errors
     /// Returns an error if the disk reports an error. None of the numbers may be used then.

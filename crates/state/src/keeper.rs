@@ -1,4 +1,4 @@
-//! Keeps state across restarts of a process. A thread writes reservations of sequence numbers.
+//! Keeps state across process restarts. A thread writes reservations of sequence numbers.
 
 use std::fs::File;
 use std::path::Path;
@@ -16,8 +16,8 @@ use crate::folder;
 use crate::journal::Journal;
 use crate::record::{Entry, KeyName};
 
-/// Minimum time between two writes to the journal. Reservations of several security associations
-/// (SAs) are collected into one write.
+/// Minimum time between two journal writes. One write collects the reservations of several security
+/// associations (SAs).
 const WRITE_INTERVAL: Duration = Duration::from_millis(10);
 /// Time until a failed write is repeated.
 const RETRY_INTERVAL: Duration = Duration::from_millis(250);
@@ -28,11 +28,11 @@ pub trait Source: Send + Sync {
     /// same reservations until [`Source::grant`] is called.
     fn due(&self) -> Vec<Entry>;
 
-    /// Permits the use of the reserved numbers in `entries`, which are now stored durably.
+    /// Permits the use of the reserved numbers in `entries`, which are now durable.
     fn grant(&self, entries: &[Entry]);
 
-    /// Returns the last number that was actually used for each key. The caller has stopped the
-    /// processing of packets.
+    /// Returns the last sequence number that was used for each key. The caller has stopped packet
+    /// processing.
     fn used(&self) -> Vec<Entry>;
 }
 
@@ -77,8 +77,7 @@ impl State {
         self.journal.is_some()
     }
 
-    /// Claims a key for `function`. Error messages state `owner` as the part of the function that
-    /// uses the key.
+    /// Claims a key for `function`. Error messages name `owner` as the user of the key.
     ///
     /// # Errors
     /// Returns an error if another function or another process has claimed the key.
@@ -92,7 +91,7 @@ impl State {
         self.journal.as_ref().and_then(|journal| lock(journal).number(name)).unwrap_or(0)
     }
 
-    /// Reserves sequence numbers. The reservations are stored durably when this function returns.
+    /// Reserves sequence numbers. The reservations are durable when this function returns.
     ///
     /// # Errors
     /// Returns an error if the disk reports an error. None of the numbers may be used then.
@@ -100,8 +99,8 @@ impl State {
         self.journal.as_ref().map_or(Ok(()), |journal| lock(journal).write(entries))
     }
 
-    /// Registers `source`, which uses reserved sequence numbers. The thread that [`State::start`]
-    /// creates writes the reservations of `source` to the journal.
+    /// Registers `source`. The thread that [`State::start`] creates writes its reservations to the
+    /// journal.
     pub fn add(&self, source: &Arc<dyn Source>) {
         lock(&self.sources).push(Arc::downgrade(source));
     }
@@ -110,15 +109,15 @@ impl State {
         lock(&self.sources).iter().filter_map(Weak::upgrade).collect()
     }
 
-    /// Asks the thread that writes reservations of sequence numbers to check for new reservations.
-    /// Returns without waiting.
+    /// Asks the thread that [`State::start`] created to check for new reservations. Returns without
+    /// waiting.
     pub fn wake(&self) {
         if let Some(keeper) = self.keeper.get() {
             keeper.unpark();
         }
     }
 
-    /// Starts the thread that writes reservations of sequence numbers.
+    /// Starts the thread that writes sequence number reservations.
     ///
     /// # Errors
     /// Returns an error if the thread cannot be started.
@@ -131,7 +130,7 @@ impl State {
         let thread = thread::Builder::new().name("state".to_owned()).spawn(body);
         let thread = thread.map_err(Error::io("start the thread of the state folder"))?;
         let _ = self.keeper.set(thread.thread().clone());
-        // Wake the thread once, because earlier calls of [`State::wake`] had no effect.
+        // Wake the thread once, because earlier calls to [`State::wake`] had no effect.
         thread.thread().unpark();
         Ok(Keeper { state: Arc::clone(self), thread: Some(thread) })
     }
@@ -159,8 +158,8 @@ impl State {
         }
     }
 
-    /// Writes all reservations of sequence numbers that are needed now. Then permits the use of the
-    /// reserved numbers. Returns whether there were any reservations.
+    /// Writes all reservations that are needed now, and then permits the use of their numbers.
+    /// Returns whether there were any reservations.
     fn write_due(&self) -> Result<bool, Error> {
         let sources = self.sources();
         let due: Vec<Vec<Entry>> = sources.iter().map(|source| source.due()).collect();
@@ -173,16 +172,16 @@ impl State {
     }
 }
 
-/// Thread that writes reservations of sequence numbers. When this value is dropped, the thread
-/// ends. The reservations stay in the journal, as after a crash.
+/// Handle of the thread that writes sequence number reservations. Dropping it ends the thread. The
+/// reservations stay in the journal, as after a crash.
 pub struct Keeper {
     state: Arc<State>,
     thread: Option<JoinHandle<()>>,
 }
 
 impl Keeper {
-    /// Ends the thread, and records the last sequence numbers that were used. The next start then
-    /// skips no number. The caller must first stop the processing of packets.
+    /// Ends the thread, and records the last sequence number that each key has used. The next start
+    /// then skips no number. The caller must first stop packet processing.
     ///
     /// # Errors
     /// Returns an error if the disk reports an error. The next start then skips the reserved

@@ -20,8 +20,7 @@ use sha2::{Digest, Sha256};
 
 use crate::error::Error;
 
-/// Digest of a key and of the constant part of its nonces. It identifies the key without revealing
-/// it.
+/// Digest of a key and the constant part of its nonces. It identifies the key without revealing it.
 pub type KeyName = [u8; 32];
 
 /// Size of a record and of the header, in bytes.
@@ -54,8 +53,7 @@ fn check(record: &[u8]) -> [u8; CHECK_BYTES] {
     check
 }
 
-/// Returns the bytes of a new journal of sequence numbers. The reservations in `entries` form its
-/// first batch.
+/// Returns the bytes of a new journal, whose first batch contains the reservations in `entries`.
 pub(crate) fn journal_bytes(batch: u64, entries: &[Entry]) -> Vec<u8> {
     let mut bytes = TEXT.to_vec();
     bytes.extend(batch.to_le_bytes());
@@ -66,8 +64,7 @@ pub(crate) fn journal_bytes(batch: u64, entries: &[Entry]) -> Vec<u8> {
     bytes
 }
 
-/// Returns the two numbers in the header of a journal: the number of the first batch, and the
-/// number of records in this batch.
+/// Parses a journal header. Returns the number of the first batch, and its record count.
 fn parse_header(header: &[u8]) -> Option<(u64, u64)> {
     let rest = header.strip_prefix(TEXT)?;
     let (batch, rest) = rest.split_first_chunk::<8>()?;
