@@ -76,8 +76,8 @@ impl<T: AsRef<[u8]>> Arp<T> {
         self.address(2, 1, self.protocol_bytes())
     }
 
-    /// Returns one of the four addresses in the packet. It follows `hardware` hardware addresses
-    /// and `protocol` protocol addresses.
+    /// Returns the address that follows `hardware` hardware addresses and `protocol` protocol
+    /// addresses.
     fn address(&self, hardware: usize, protocol: usize, length: u8) -> &[u8] {
         let from =
             FIXED_BYTES + hardware * usize::from(self.hardware_bytes()) + protocol * usize::from(self.protocol_bytes());

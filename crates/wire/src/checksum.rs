@@ -20,8 +20,8 @@ pub fn checksum(bytes: &[u8]) -> u16 {
     !fold(sum(bytes))
 }
 
-/// A checksum over several pieces of data of any length. The result is the checksum of the
-/// concatenated pieces.
+/// Checksum over several byte slices, whose lengths may be odd. The result is the checksum of their
+/// concatenation.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Checksum {
     /// One's complement sum of the pieces so far, in big-endian words, not yet folded to 16 bits.
@@ -88,8 +88,8 @@ pub fn update(checksum: u16, old: u16, new: u16) -> u16 {
 
 /// Updates a checksum after several bytes, such as an address, were replaced.
 ///
-/// Both pieces must start at an even offset of the data. Additional bytes in the longer piece count
-/// as added or removed data.
+/// Both slices must start at an even offset of the data. If their lengths differ, the additional
+/// bytes count as added or removed data.
 #[inline]
 pub fn update_bytes(checksum: u16, old: &[u8], new: &[u8]) -> u16 {
     update(checksum, fold(sum(old)), fold(sum(new)))
@@ -124,8 +124,8 @@ fn sum(bytes: &[u8]) -> u64 {
     for word in words {
         wide += u128::from(u64::from_ne_bytes(*word));
     }
-    // The remaining bytes are loaded in fixed sizes. A copy of them into one word would take longer
-    // than the sum of an IPv4 header.
+    // Loads of fixed sizes read the remaining bytes. Copying them into one word would take longer
+    // than summing an IPv4 header.
     let (words, rest) = rest.as_chunks::<4>();
     for word in words {
         wide += u128::from(u32::from_ne_bytes(*word));
@@ -146,7 +146,7 @@ fn sum(bytes: &[u8]) -> u64 {
     u64::from(u16::from_be(fold(wide)))
 }
 
-/// Sums 32-byte blocks. The use of four independent sums avoids a wait for carries.
+/// Sums 32-byte blocks. Four independent sums avoid waiting for carries.
 #[inline]
 fn sum_blocks(blocks: &[[u8; 32]]) -> u128 {
     let mut sums = [0u128; 4];

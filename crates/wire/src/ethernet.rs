@@ -27,8 +27,7 @@ pub mod ethertype {
     pub const SERVICE_VLAN: u16 = 0x88a8;
     /// Outer VLAN tag of double-tagged frames before IEEE 802.1ad.
     pub const OLD_SERVICE_VLAN: u16 = 0x9100;
-    /// Smallest ethertype. A smaller value in the field is a payload length (IEEE 802.3, clause
-    /// 3.2.6).
+    /// Smallest ethertype. A smaller value is a payload length (IEEE 802.3, clause 3.2.6).
     pub const FIRST: u16 = 0x0600;
 
     /// Returns whether the ethertype announces a VLAN tag.

@@ -5,8 +5,8 @@ use crate::ipv4::{self, protocol};
 use crate::view::Field;
 use crate::{Error, Extensions, IpAddress, ipv6, vlan};
 
-/// Maximum number of VLAN tags that [`parse`] reads. With more tags, the result contains the
-/// ethertype of the first unread tag.
+/// Maximum number of VLAN tags that [`parse`] reads. If there are more, the ethertype in the result
+/// is that of the first unread tag.
 pub const VLAN_TAGS_MAX: usize = 2;
 
 /// Addresses, protocol and ports, which identify a flow.
@@ -114,8 +114,8 @@ pub fn parse(frame: &[u8]) -> Parsed {
     parsed
 }
 
-// No pointer to `parsed` leaves the inlined code, so the compiler keeps its fields in registers. In
-// memory, the fields would cost 20 ns per frame.
+// No pointer to `parsed` leaves the inlined code, so the compiler keeps its fields in registers.
+// Storing them in memory would cost 20 ns per frame.
 #[inline(always)]
 fn read(frame: &[u8], parsed: &mut Parsed) -> Result<(), Error> {
     let Some((header, mut packet)) = frame.split_first_chunk::<{ ethernet::HEADER_BYTES }>() else {

@@ -4,8 +4,8 @@
 use crate::ipv6_extension::emit_extension;
 use crate::*;
 
-/// Parses `data` with every parser of this crate. Checks that both parsers of five-tuples return
-/// the same result.
+/// Parses `data` with every parser of this crate. Checks that both five-tuple parsers return the
+/// same result.
 pub fn wire_parse(data: &[u8]) {
     let parsed = parse(data);
     assert_eq!(parsed.five_tuple, slow_five_tuple(data), "parse and the views disagree");
@@ -32,7 +32,7 @@ pub fn wire_emit(data: &[u8]) {
     set_all(data, &mut buffer);
 }
 
-/// Returns the five-tuple according to the header views. [`parse`] must return the same five-tuple.
+/// Returns the five-tuple that the header views give. [`parse`] must return the same five-tuple.
 fn slow_five_tuple(frame: &[u8]) -> Option<FiveTuple> {
     let ethernet = Ethernet::new_checked(frame).ok()?;
     let (mut kind, mut packet) = (ethernet.ethertype(), ethernet.payload());
@@ -292,8 +292,8 @@ fn emit_parsed(data: &[u8], buffer: &mut [u8; 2048]) {
     }
 }
 
-/// Checks that views stay within their buffer if length fields change after the check. Also checks
-/// that changes of the TTL and of addresses keep the checksum correct.
+/// Checks that views stay within their buffer when length fields change after the check. Also
+/// checks that the checksum stays correct when the TTL or an address changes.
 fn set_all(data: &[u8], buffer: &mut [u8; 2048]) {
     let copy = &mut buffer[..data.len().min(2048)];
     copy.copy_from_slice(&data[..copy.len()]);

@@ -219,8 +219,8 @@ impl<T: AsRef<[u8]> + AsMut<[u8]>> Ipv4<T> {
 /// An IPv4 option (RFC 791, section 3.1).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Ipv4Option<'a> {
-    /// Copied flag, class and number of the option. The value 0 ends the list of options. The value
-    /// 1 is an option without effect.
+    /// Copied flag, class and number of the option. The value 0 ends the options, and the value 1
+    /// has no effect.
     pub kind: u8,
     /// Bytes of the option after its kind and length. Options of kind 0 and 1 have no data.
     pub data: &'a [u8],
