@@ -15,8 +15,7 @@ pub(crate) fn bytes_of_mut<T: Plain>(values: &mut [T]) -> &mut [u8] {
     unsafe { std::slice::from_raw_parts_mut(values.as_mut_ptr().cast(), size_of_val(values)) }
 }
 
-/// Writes `values` into the array that begins at `offset`. The first value becomes element `index`
-/// of the array.
+/// Writes `values` to the array at byte offset `offset`, from element `index` on.
 ///
 /// # Panics
 /// Panics if the values exceed `bytes`.
@@ -26,8 +25,7 @@ pub(crate) fn put<T: Plain>(bytes: &mut [u8], offset: usize, index: usize, value
     bytes[start..start + size_of_val(values)].copy_from_slice(bytes_of(values));
 }
 
-/// Reads `values` from the array that begins at `offset`. The first value is element `index` of the
-/// array.
+/// Reads `values` from the array at byte offset `offset`, from element `index` on.
 ///
 /// # Panics
 /// Panics if the values exceed `bytes`.

@@ -23,23 +23,23 @@ use crate::program::{AccessNeeds, Program};
 pub struct DeviceChain {
     /// Number of rows in the device's table of next functions. Each packet class has one row.
     table_rows: usize,
-    /// Rows of the device's table of next functions that belong to this chain.
+    /// Table rows that belong to this chain.
     own_rows: Range<usize>,
-    /// Number of rows in use. They are the first rows of `own_rows`.
+    /// Number of rows in use, from the start of `own_rows`.
     rows: usize,
     verdicts: usize,
     /// Next function for each combination of function, packet class and verdict. `HOP_NONE` means
     /// that the packet leaves the device.
     hops: Vec<u32>,
-    /// Marks each function after which the host does not need the packets back.
+    /// For each function, whether the host can do without its packets afterwards.
     unneeded: Vec<bool>,
-    /// Whether the device reserves memory for the next functions of a later chain.
+    /// Whether the device reserves a table for a later chain.
     reserves_table: bool,
 }
 
 impl DeviceChain {
-    /// Creates a chain in which no function passes packets to another function on the device. The
-    /// device copies all packets back to the host.
+    /// Creates a chain without connections between functions. The device copies all packets back to
+    /// the host.
     pub fn new(instances: usize, rows: usize, verdicts: usize) -> Self {
         assert!(rows <= 256 && verdicts < 255 && instances <= 1 << 14, "{instances} functions, {rows} rows");
         let hops = vec![HOP_NONE; instances * rows * verdicts];
@@ -63,9 +63,9 @@ impl DeviceChain {
         self.reserves_table = true;
     }
 
-    /// Makes packets continue with the function `to` after the function `from` returns `verdict`.
-    /// The connection applies only to the packet class `row`. Functions run in ascending order of
-    /// their ranks. The rank of `to` is `rank`, and later functions must have higher ranks.
+    /// Connects the function `from` to the function `to`, for the packet class `row` and the given
+    /// verdict. Functions run in ascending order of their ranks. The rank of `to` is `rank`, and
+    /// later functions must have higher ranks.
     ///
     /// # Panics
     /// Panics if the function, row or verdict does not exist, or if the rank is 0 or greater than
@@ -75,14 +75,14 @@ impl DeviceChain {
         self.hops[(from * self.rows + row) * self.verdicts + verdict] = u32::from(rank) << 16 | to as u32;
     }
 
-    /// Stops the device from copying packets back to the host after the function `instance` and
-    /// after all later functions.
+    /// Disables the copy back to the host for packets that leave the device after the function
+    /// `instance`.
     pub fn skip_copy_back(&mut self, instance: usize) {
         self.unneeded[instance] = true;
     }
 
-    /// Returns the function that follows `from` after the verdict `verdict`. Returns `None` if the
-    /// packet leaves the device. `row` is the table row of the packet's class.
+    /// Returns the function that follows `from` after `verdict`, or `None` if the packet leaves the
+    /// device. `row` is the table row of the packet class.
     #[inline]
     pub fn next(&self, from: usize, row: u8, verdict: u8) -> Option<usize> {
         let (row, verdict) = (usize::from(row).wrapping_sub(self.own_rows.start), usize::from(verdict));
@@ -95,7 +95,7 @@ impl DeviceChain {
         }
     }
 
-    /// Returns whether any function follows the function `from` on the device.
+    /// Returns whether any function follows `from` on the device.
     pub fn continues(&self, from: usize) -> bool {
         self.row_hops(from).any(|hop| hop != HOP_NONE)
     }
@@ -110,12 +110,12 @@ impl DeviceChain {
         self.has_table() || self.unneeded.contains(&true)
     }
 
-    /// Returns whether the device needs a table of next functions for this chain.
+    /// Returns whether this chain needs a table on the device.
     pub(crate) fn has_table(&self) -> bool {
         self.reserves_table || self.continues_any()
     }
 
-    /// Returns whether packets of different classes take different paths after the function `from`.
+    /// Returns whether the packet class affects the path after the function `from`.
     pub fn distinguishes_rows(&self, from: usize) -> bool {
         let rows = self.reached(from).into_iter().flat_map(|function| {
             let start = function * self.rows * self.verdicts;
@@ -130,7 +130,7 @@ impl DeviceChain {
         self.hops[from * of_instance..][..of_instance].iter().copied()
     }
 
-    /// Returns the function `from` and all functions that may follow it on the device.
+    /// Returns `from` and all functions that may follow it on the device.
     fn reached(&self, from: usize) -> Vec<usize> {
         let mut reached = vec![from];
         let mut at = 0;
@@ -173,8 +173,7 @@ impl DeviceChain {
         image
     }
 
-    /// Returns the parts of the device's table of next functions that belong to this chain. Each
-    /// part consists of an offset and bytes.
+    /// Returns this chain's parts of the device table. Each part consists of an offset and bytes.
     pub(crate) fn parts(&self) -> Vec<(usize, Vec<u8>)> {
         let instances = self.unneeded.len();
         let hops_at = size_of::<Chain>() + instances * size_of::<ChainStage>();

@@ -9,8 +9,8 @@ use godwit_sched::Chunk;
 
 use crate::error::Error;
 
-/// Checks a submission. Kernels can then access only the packets of this submission. `kernel`
-/// returns the number of a program's kernel, or `None` if the program does not exist.
+/// Checks that kernels can access only the packets of this submission. `kernel` maps a program to
+/// its kernel number, or to `None` if the program does not exist.
 pub(crate) fn check(region: &Region, chunk: &Chunk, kernel: impl Fn(u16) -> Option<u8>) -> Result<(), Error> {
     check_bins(chunk, kernel)?;
     for bin in &chunk.bins {
@@ -25,7 +25,7 @@ pub(crate) fn check(region: &Region, chunk: &Chunk, kernel: impl Fn(u16) -> Opti
 /// themselves.
 pub(crate) fn check_bins(chunk: &Chunk, kernel: impl Fn(u16) -> Option<u8>) -> Result<(), Error> {
     let refuse = |reason: String| Err(Error::Chunk { reason });
-    // Previous entry, if the next entry must contain further packets of the same batch.
+    // Previous entry, if its batch continues in the next entry.
     let mut unfinished: Option<&Bin> = None;
     for bin in &chunk.bins {
         if unfinished.map(|previous| previous.instance) != (bin.part & PART_REST != 0).then_some(bin.instance) {
@@ -67,19 +67,18 @@ pub(crate) fn check_count(chunk: &Chunk) -> Result<(), Error> {
     }
 }
 
-/// Returns the error for a batch with a packet outside the memory of the worker.
+/// Returns the error for a packet outside the worker's memory.
 pub(crate) fn outside(bin: &Bin) -> Error {
     Error::Chunk { reason: format!("{bin:?} has a packet outside its worker's region") }
 }
 
-/// Returns the index range that the packets of a batch occupy in the arrays of the submission.
+/// Returns the range of array elements that belong to a batch.
 pub(crate) fn packets_of(bin: &Bin) -> Range<usize> {
     let first = bin.first as usize;
     first..first + usize::from(bin.count)
 }
 
-/// Returns the number of array elements up to the last one that belongs to a packet of the
-/// submission.
+/// Returns the end of the array elements that the submission uses.
 pub(crate) fn used_entries(chunk: &Chunk) -> usize {
     chunk.bins.iter().map(|bin| packets_of(bin).end).max().unwrap_or(0)
 }

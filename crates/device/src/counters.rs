@@ -5,7 +5,8 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use crate::program::Program;
 
-/// Last values of the counters of all programs on one device. A lost device keeps these values.
+/// Last known counter values of all programs on one device. They stay readable after the device is
+/// lost.
 pub(crate) struct Counters(Mutex<Vec<Vec<u64>>>);
 
 impl Counters {
@@ -14,9 +15,8 @@ impl Counters {
         Self(Mutex::new(programs.iter().map(zeros).collect()))
     }
 
-    /// Returns the values of the counters of `program`. `read` copies the given bytes of the
-    /// program's table image from the device. It returns `None` if the device is lost or if the
-    /// copy fails.
+    /// Returns the counter values of `program`. `read` copies the given bytes of the program's
+    /// table image from the device. It returns `None` if the device is lost or the copy fails.
     pub(crate) fn read(
         &self,
         program: (usize, &dyn Program),
@@ -28,8 +28,8 @@ impl Counters {
         let mut bytes = vec![0; 8 * known.len()];
         if !known.is_empty() && read(program.counter_bytes(), &mut bytes).is_some() {
             for (known, bytes) in known.iter_mut().zip(bytes.as_chunks().0) {
-                // A device adds the halves of a counter one after the other. A value between both
-                // additions is too small.
+                // A device adds the two halves of a counter separately. A value that is read
+                // between the two additions is too small.
                 *known = (*known).max(u64::from_le_bytes(*bytes));
             }
         }

@@ -96,8 +96,7 @@ pub trait Device: Send + Sync {
         Mode::Launch
     }
 
-    /// Returns the reason, in one sentence, if the device cannot use the requested mode and uses
-    /// another mode.
+    /// Returns why the device uses another mode than requested, as one sentence.
     fn fallback(&self) -> Option<&str> {
         None
     }
@@ -110,13 +109,13 @@ pub trait Device: Send + Sync {
         false
     }
 
-    /// Returns the compiled version of the kernel that the device has selected for each packet
-    /// function, for reports.
+    /// Returns the kernel version that the device has selected for each packet function, for
+    /// reports.
     fn choices(&self) -> Vec<Choice>;
 
-    /// Returns the values of the counters that the kernel of program `program` has incremented on
-    /// this device ([`Program::counter_bytes`]). After the end of all submissions the values are
-    /// exact. A lost device returns the last known values.
+    /// Returns this device's counter values of program `program` ([`Program::counter_bytes`]). The
+    /// values are exact while no submission is in flight. A lost device returns the last known
+    /// values.
     fn counters(&self, program: usize) -> Vec<u64> {
         let _ = program;
         Vec::new()
@@ -183,7 +182,7 @@ pub struct Choice {
 }
 
 impl Choice {
-    /// Returns the only version of a kernel, for a device that has no choice.
+    /// Describes the only version of a kernel.
     pub(crate) fn only(program: &dyn Program, form: &str) -> Self {
         Self { function: program.name().to_owned(), form: form.to_owned(), measured: Vec::new(), turns: None }
     }

@@ -23,8 +23,7 @@ pub enum Error {
         /// Why the device cannot be used.
         reason: Unavailable,
     },
-    /// The configuration needs an object that is larger than the maximum size of a buffer on the
-    /// device.
+    /// The configuration needs an object larger than the device's maximum buffer size.
     #[error("{what} needs {bytes} bytes, but a buffer of device `{id}` holds at most {bytes_max}: reduce its size")]
     TooLarge {
         /// Name of the device.
@@ -102,8 +101,8 @@ pub enum Error {
     },
 }
 
-/// Reason why a device, a mode or an energy meter cannot be used. The variants differ in who can
-/// solve the problem. The text is one clause or sentence.
+/// Reason why a device, a mode or an energy meter is unavailable. The variants tell whether the
+/// operator can solve the problem. The text is one clause or sentence.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Unavailable {
     /// The operator can solve the problem. For example, software or a permission is missing, or

@@ -1,5 +1,4 @@
-//! Results of a search for devices of one kind: the devices, and the reason if a device cannot be
-//! used.
+//! Results of a search for devices of one kind. A device that cannot be used has a reason.
 
 use serde::Serialize;
 
@@ -35,9 +34,8 @@ pub struct Capabilities {
 /// A device other than the CPU.
 #[derive(Clone, Debug, Serialize)]
 pub struct Found {
-    /// Properties of the device. Devices have the order in which the OpenCL loader or the CUDA
-    /// driver lists them, as in `opencl:0` and `opencl:1`. If the driver does not report
-    /// `warp_packets`, the value is 1.
+    /// Properties of the device. The order of the devices is that of the OpenCL loader or the CUDA
+    /// driver. If the driver does not report `warp_packets`, the value is 1.
     pub capabilities: Capabilities,
     /// Name of the platform, as the driver reports it.
     pub platform: String,
@@ -66,8 +64,7 @@ pub struct Found {
 }
 
 impl Found {
-    /// Returns the reason why the device does not support `mode`, or `None` if it supports the
-    /// mode.
+    /// Returns why the device does not support `mode`, or `None` if it does.
     pub fn lacks(&self, mode: Mode) -> Option<&Unavailable> {
         self.modes.iter().find(|found| found.mode == mode).and_then(|found| found.lacks.as_ref())
     }
@@ -92,6 +89,6 @@ pub struct Svm {
 pub struct ModeFound {
     /// The mode.
     pub mode: Mode,
-    /// The reason why the device does not support the mode, or `None` if it supports the mode.
+    /// Why the device does not support the mode, or `None` if it does.
     pub lacks: Option<Unavailable>,
 }

@@ -26,8 +26,8 @@ type ArenaMemory = fn(usize, usize) -> Result<Memory, Error>;
 /// One kind of device.
 #[derive(Debug)]
 pub struct Kind {
-    /// Name of the kind. The name of a device consists of this name and a number, as in `cuda:0`.
-    /// The CPU has no number.
+    /// Name of the kind. A device name consists of this name and a number, as in `cuda:0`. The CPU
+    /// has no number.
     pub name: &'static str,
     /// Whether the machine may have several devices of this kind. The device names then end with a
     /// number.
@@ -46,11 +46,10 @@ pub struct Kind {
     memory: PacketMemory,
     /// Modes that a device of this kind may support.
     modes: &'static [Mode],
-    /// Ways of packet transfer that the operator can choose if the device starts a kernel for each
-    /// submission.
+    /// Packet transfers that the operator can choose in launch mode.
     transfers: &'static [Transfer],
-    /// Default sizes of submissions if the device starts a kernel for each submission. The value is
-    /// `None` if the thread of the worker runs the kernels itself.
+    /// Default submission sizes in launch mode, or `None` if the worker thread runs the kernels
+    /// itself.
     launch_chunks: Option<ChunkDefaults>,
     power: PowerMeter,
 }
@@ -82,8 +81,8 @@ pub(crate) enum PowerMeter {
     NvmlNumber,
 }
 
-/// Default sizes of submissions for a device that works asynchronously. A submission consists of
-/// the batches that the device receives together.
+/// Default submission sizes for an asynchronous device. A submission consists of the batches that
+/// the device receives together.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ChunkDefaults {
     /// Number of submissions per worker. One submission is filled while the device processes the
@@ -91,8 +90,8 @@ pub struct ChunkDefaults {
     pub chunks: usize,
     /// Maximum number of submissions in flight, for all workers together.
     pub in_flight_max: Option<usize>,
-    /// Maximum number of packets per submission. Submissions of short packets reach this limit
-    /// before the limit `bytes`.
+    /// Maximum number of packets per submission. Short packets reach this limit before the limit
+    /// `bytes`.
     pub packets_max: u32,
     /// Total size of the buffers in a full submission, in bytes.
     pub bytes: u32,
@@ -103,8 +102,7 @@ pub struct ChunkDefaults {
     pub deadline_ns: u64,
 }
 
-/// Default sizes of submissions for persistent work-groups, and for OpenCL devices that start a
-/// kernel for each submission.
+/// Default submission sizes for persistent mode, and for OpenCL devices in launch mode.
 const SMALL_CHUNKS: ChunkDefaults = ChunkDefaults {
     chunks: 4,
     in_flight_max: None,
@@ -192,7 +190,7 @@ fn loaded(programs: &Programs) -> Vec<Arc<dyn Program>> {
 }
 
 impl Kind {
-    /// Returns whether the thread of the worker processes submissions itself. A submission is then
+    /// Returns whether the worker thread processes submissions itself. A submission is then
     /// finished when `submit` returns. Every machine has such a device, [`LAST_RESORT`].
     pub fn is_synchronous(&self) -> bool {
         self.launch_chunks.is_none()
@@ -209,14 +207,14 @@ impl Kind {
         self.modes
     }
 
-    /// Returns the ways of packet transfer that the operator can choose in `mode`. The result is
-    /// empty if there is no choice.
+    /// Returns the packet transfers that the operator can choose in `mode`. The result is empty if
+    /// there is no choice.
     pub fn transfers(&self, mode: Mode) -> &'static [Transfer] {
         if mode == Mode::Launch { self.transfers } else { &[] }
     }
 
-    /// Returns the default sizes of submissions for a device that `workers` workers share. Returns
-    /// `None` if the threads of the workers process submissions themselves.
+    /// Returns the default submission sizes for a device that `workers` workers share. Returns
+    /// `None` if the worker threads process submissions themselves.
     pub fn chunks(&self, mode: Mode, workers: usize) -> Option<ChunkDefaults> {
         let launched = self.launch_chunks?;
         let defaults = if mode == Mode::Launch { launched } else { SMALL_CHUNKS };
@@ -247,8 +245,8 @@ impl Kind {
     }
 }
 
-/// Name of the device that every machine has. This device runs on the thread of the worker. It also
-/// takes over the work of a lost device.
+/// Name of the device that every machine has. It runs on the worker threads, and takes over the
+/// work of a lost device.
 pub const LAST_RESORT: &str = cpu::ID;
 
 /// Returns the kind of the device with the name `id`. The device need not exist on this machine.
@@ -317,7 +315,7 @@ pub fn is_id(id: &str) -> bool {
     kind_of(id).is_some()
 }
 
-/// Returns whether the thread of the worker processes the submissions of device `id` itself. See
+/// Returns whether the worker thread itself processes the submissions of device `id`. See
 /// [`Kind::is_synchronous`].
 pub fn is_synchronous(id: &str) -> bool {
     kind_of(id).is_some_and(Kind::is_synchronous)

@@ -31,18 +31,18 @@ impl Mode {
     }
 }
 
-/// Way in which packets reach a device with separate memory and return to the host, in launch mode.
+/// How packets reach a device with separate memory, and return, in launch mode.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Transfer {
-    /// Godwit chooses the cheaper one of `Copy` and `ZeroCopy` for each submission.
+    /// Godwit chooses the cheaper transfer for each submission.
     #[default]
     Auto,
-    /// Copy engines of the device move whole packet buffers. The buffers of a submission must form
+    /// The device's copy engines move whole packet buffers. The buffers of a submission must form
     /// at most two blocks without gaps.
     Copy,
-    /// Zero-copy (APUNet, section 4.1). The kernel reads packets over the bus and writes the
-    /// results back over the bus.
+    /// The kernel reads packets over the bus, and writes the results back (zero-copy; APUNet,
+    /// section 4.1).
     ZeroCopy,
 }
 
@@ -72,12 +72,11 @@ pub struct DeviceOptions {
     pub bins: usize,
     /// Maximum number of packets in a batch.
     pub bin_packets: usize,
-    /// Timeout of the watchdog, which declares the device lost. The device is lost if no worker
-    /// gets a result within the timeout. It is also lost if one worker waits for a result for eight
-    /// times the timeout.
+    /// Timeout of the watchdog. The watchdog declares the device lost if no worker gets a result
+    /// within the timeout, or if one worker waits for eight times the timeout.
     pub watchdog: Duration,
-    /// Way in which packets reach the device and return, in launch mode. Kinds of devices with a
-    /// single way ([`Kind::transfers`](crate::Kind::transfers)) ignore this option.
+    /// How packets reach the device and return in launch mode. Kinds of devices with a single
+    /// transfer ([`Kind::transfers`](crate::Kind::transfers)) ignore this option.
     pub transfer: Transfer,
     /// Costs that [`Transfer::Auto`] compares.
     pub costs: TransferCosts,

@@ -24,14 +24,14 @@ pub trait Program: Send + Sync {
     /// Returns the tables of the function as bytes, which are the same on every device.
     fn image(&self) -> ImageRef<'_>;
 
-    /// Returns the bytes of the image in which the kernel counts on devices other than the CPU.
+    /// Returns the range of the image in which the kernel counts on devices other than the CPU.
     /// Each counter has 8 bytes. The range is empty if the kernel has no counters.
     fn counter_bytes(&self) -> Range<usize> {
         0..0
     }
 
-    /// Returns a kind of processing that the tables of the function support. Devices use it in
-    /// measurements that select the fastest compiled version of the kernel.
+    /// Returns a variant that the function's tables support. Devices use it to measure which
+    /// compiled version of the kernel is fastest.
     fn variant(&self) -> u8;
 
     /// Returns how many bytes the kernel reads, counted from the start of the frame. `u16::MAX`
@@ -75,7 +75,7 @@ pub enum Implementation {
     Ref,
     /// The kernel without interleaving. It processes one packet after the other.
     Scalar,
-    /// The kernel with interleaving. It switches between several packets, and thereby hides memory
+    /// The kernel with interleaving. It switches between several packets, which hides memory
     /// latency if the table is larger than the cache.
     Gopt,
     /// A version of the kernel that processes several packets in parallel with the SIMD
@@ -131,7 +131,7 @@ impl AccessNeeds {
         }
     }
 
-    /// Returns whether each of these access needs is at most as large as in `others`.
+    /// Returns whether no number in `self` exceeds the one in `others`.
     pub(crate) fn are_within(&self, others: &Self) -> bool {
         self.reads_bytes <= others.reads_bytes
             && self.writes_bytes <= others.writes_bytes

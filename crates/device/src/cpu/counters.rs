@@ -13,7 +13,7 @@ pub(super) struct Counters {
 }
 
 impl Counters {
-    /// Creates the counters. `counts` contains the number of counters of each program.
+    /// Creates the counters. `counts` contains the number of counters per program.
     pub(super) fn new(counts: impl Iterator<Item = usize> + Clone) -> Self {
         let published = counts.clone().map(|count| (0..count).map(|_| AtomicU64::new(0)).collect()).collect();
         Self { local: counts.map(|count| vec![0; count]).collect(), published }
@@ -24,12 +24,12 @@ impl Counters {
         Arc::clone(&self.published)
     }
 
-    /// Returns the counters of a program, which its kernel increments.
+    /// Returns the counters that the program's kernel increments.
     pub(super) fn of_mut(&mut self, program: usize) -> &mut [u64] {
         &mut self.local[program]
     }
 
-    /// Copies the counters of a program to the memory that other threads read.
+    /// Publishes a program's counters to other threads.
     pub(super) fn publish(&self, program: usize) {
         for (published, value) in self.published[program].iter().zip(&self.local[program]) {
             published.store(*value, Ordering::Relaxed);
@@ -37,7 +37,7 @@ impl Counters {
     }
 }
 
-/// Returns the sum of the published counters of a program over all workers.
+/// Sums the published counters of a program over all workers.
 pub(super) fn sum(workers: &[Published], program: usize, count: usize) -> Vec<u64> {
     let of_worker = |counter: usize| move |worker: &Published| worker[program][counter].load(Ordering::Relaxed);
     (0..count).map(|counter| workers.iter().map(of_worker(counter)).sum()).collect()

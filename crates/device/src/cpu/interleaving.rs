@@ -1,5 +1,5 @@
-//! Selects how many packets a CPU kernel interleaves to hide cache misses. The selection depends on
-//! the measured time of reads from the function's table.
+//! Selects how many packets a CPU kernel interleaves to hide cache misses. The selection is based
+//! on measured read times of the function's table.
 
 use std::hint::black_box;
 use std::time::Instant;
@@ -11,11 +11,11 @@ use godwit_packet::ImageRef;
 const ROUNDS: u32 = 1024;
 /// Number of times that each measurement is repeated. Only the fastest result counts.
 const PASSES: u32 = 4;
-/// Read latency below which a table is assumed to lie in a cache near the core, in nanoseconds. The
-/// value is an estimate from the latency of second-level caches.
+/// Read latency in nanoseconds below which a table is assumed to be in a nearby cache. The value is
+/// estimated from the latency of second-level caches.
 const NEAR_NS: f64 = 6.0;
-/// Maximum ratio between an acceptable time and the best measured time. The smallest number of
-/// interleaved packets with an acceptable time is selected, because it uses the least cache.
+/// Factor within which a measured time counts as equal to the best time. The smallest number of
+/// interleaved packets within this factor is selected, because it uses the least cache.
 const NEAR_BEST: f64 = 1.03;
 const LINE_BYTES: usize = 64;
 
@@ -25,19 +25,19 @@ pub(super) struct Interleaving {
     pub(super) reason: String,
 }
 
-/// Number of interleaved packets in a comparison with non-interleaved processing. In the benchmark
-/// `dpi`, 8 to 32 interleaved packets are equally fast.
+/// Number of interleaved packets that is compared with no interleaving. In the benchmark `dpi`, 8
+/// to 32 interleaved packets are equally fast.
 pub(super) const SAMPLE: u32 = 16;
-/// Minimum speedup that justifies interleaving if the table lies in a cache near the core.
+/// Minimum speedup that justifies interleaving if the table is in a nearby cache.
 const SAMPLE_GAIN: f64 = 1.1;
 
 impl Interleaving {
     /// Enables interleaving if a comparison shows that it is faster. `plain_ns` is the measured
-    /// time of a packet without interleaving. `interleaved_ns` is the time with [`SAMPLE`]
+    /// time per packet without interleaving, and `interleaved_ns` the time with [`SAMPLE`]
     /// interleaved packets.
     ///
-    /// Interleaving can help even if the table lies in a cache near the core. For example, an
-    /// automaton that reads a payload byte by byte waits for every read.
+    /// Interleaving can help even if the table is in a nearby cache. For example, an automaton that
+    /// reads a payload byte by byte waits for every read.
     pub(super) fn with_sample(self, plain_ns: f64, interleaved_ns: f64) -> Self {
         if plain_ns < SAMPLE_GAIN * interleaved_ns {
             return self;
@@ -79,7 +79,7 @@ pub(super) fn choose(level: &Level, image: ImageRef<'_>) -> Interleaving {
     let groups = (2..=GROUP_MAX.ilog2()).map(|power| 1 << power);
     let measured: Vec<(u32, f64)> = groups.map(|group| (group, read_ns(group))).collect();
     let best_ns = measured.iter().map(|(_, ns)| *ns).fold(f64::INFINITY, f64::min);
-    // The best entry is in the list, so the search finds an entry.
+    // The best entry itself is near enough, so the search finds an entry.
     let (group, ns) = measured.into_iter().find(|(_, ns)| *ns <= best_ns * NEAR_BEST).unwrap_or((GROUP_MAX, best_ns));
     let reason =
         format!("{group} interleaved: {size} responds in {alone_ns:.1} ns, interleaved reads in {ns:.1} ns each");

@@ -1,4 +1,4 @@
-//! Packet function that is loaded for the CPU, in the fastest compiled version for this machine.
+//! A packet function that is loaded for the CPU, in the fastest compiled version for this machine.
 
 use std::sync::Arc;
 use std::time::Instant;
@@ -18,7 +18,7 @@ const SAMPLE_PACKETS: usize = 64;
 /// work on the machine can only increase the times.
 const SAMPLE_PASSES: usize = 9;
 
-/// Packet function, and the compiled version of its kernel that was selected.
+/// Packet function with the selected version of its kernel.
 pub(super) struct Loaded {
     program: Arc<dyn Program>,
     /// Copy of the function's tables with the alignment that kernels need. The value is `None` if
@@ -32,12 +32,12 @@ pub(super) struct Loaded {
 
 enum LoadedForm {
     Ref,
-    /// The kernel with the least optimisation, as `ref` of a function with counters.
+    /// The least optimised kernel, which replaces `ref` for a function with counters.
     Counting(Kernels),
     Kernel(Kernels),
 }
 
-/// Arrays of a batch, with one element per packet, and the counters of the kernel on this worker.
+/// Packet arrays of a batch, and this worker's counters of the kernel.
 struct Packets<'a> {
     descriptors: &'a mut [Descriptor],
     parameters: &'a [u64],
@@ -45,8 +45,8 @@ struct Packets<'a> {
     counters: &'a mut [u64],
 }
 
-/// Compiled versions of a kernel. The version for one type of CPU, such as AVX-512, supports only
-/// some kinds of processing. The version for an x86-64 level performs all others.
+/// Compiled versions of a kernel. A version for a CPU feature such as AVX-512 supports only some
+/// variants. The version for an x86-64 level processes all others.
 #[derive(Clone, Copy)]
 struct Kernels {
     native: Option<&'static Native>,
@@ -185,7 +185,7 @@ impl Loaded {
     }
 
     /// Processes packets. The caller has checked that the packets lie in `region`. All slices have
-    /// the same length. `counters` are the counters of the kernel on this worker.
+    /// the same length. `counters` are this worker's counters of the kernel.
     pub(super) fn run(
         &self,
         region: &mut Region,

@@ -11,8 +11,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use crate::error::Unavailable;
 
-/// Number of engines that use each device, and whether one of them has persistent work-groups on
-/// it. The map is indexed by device number.
+/// Users of each device, indexed by device number.
 static USERS: Mutex<BTreeMap<usize, Users>> = Mutex::new(BTreeMap::new());
 
 #[derive(Debug, Default)]

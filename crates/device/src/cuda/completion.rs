@@ -1,4 +1,4 @@
-//! Finds out whether the device has finished the oldest submission in flight.
+//! Determines whether the device has finished the oldest submission in flight.
 
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
@@ -7,12 +7,12 @@ use cudarc::driver::result::DriverError;
 
 use super::slot::Slot;
 
-/// Ratio of the time that a submission has waited to the interval between driver queries.
+/// Waiting time of a submission, divided by the interval between driver queries about it.
 const QUERY_DIVISOR: u32 = 16;
 /// Maximum time between two queries of the driver.
 const QUERY_INTERVAL_MAX: Duration = Duration::from_micros(100);
-/// Minimum time until the driver is queried about a submission whose work-groups report their own
-/// completion. Such a query only detects errors.
+/// Minimum waiting time before a driver query if the work-groups signal completion themselves. The
+/// query then only detects errors.
 const QUERY_INTERVAL_SIGNALED: Duration = Duration::from_millis(1);
 
 /// State of a submission.
@@ -25,8 +25,8 @@ pub(super) enum Progress {
     Failed(DriverError),
 }
 
-/// Decides when the driver is queried for the state of submissions. Frequent queries would delay
-/// launches, because all threads share one lock of the driver.
+/// Decides when to ask the driver about submissions. Frequent queries would delay launches, because
+/// all threads share one driver lock.
 pub(super) struct Queries {
     /// Time when the last submission was returned.
     last_result: Instant,

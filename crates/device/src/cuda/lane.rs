@@ -80,8 +80,6 @@ impl LaunchLane {
             ChunkTransfer::ZeroCopy => self.slots.pop_front(),
             _ => self.slots.pop_back(),
         };
-        // Resources that are too small for the submission are freed. This is rare, because all
-        // submissions of a worker have the same size.
         match slot.filter(|slot| slot.holds(chunk)) {
             Some(slot) => Ok(slot),
             None => self.device.slot(chunk.bins.len().max(chunk.bins.capacity()), chunk.descriptors.len()),
@@ -113,8 +111,8 @@ impl LaunchLane {
         }
     }
 
-    /// Returns the error for a lost device, which contains all submissions in flight. Memory that
-    /// the device may still access is never freed.
+    /// Returns the error for a lost device, with all submissions in flight. Memory that the device
+    /// may still access is never freed.
     fn lose(&mut self) -> Error {
         self.reported_lost = true;
         let chunks = self.in_flight.drain(..).map(|Flight { mut chunk, slot, .. }| {

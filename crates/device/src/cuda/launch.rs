@@ -14,8 +14,8 @@ use super::tables::DeviceArguments;
 use crate::error::Error;
 use crate::transfer::{Blocks, ChunkPlan, ChunkTransfer, Direction};
 
-/// Two streams for the copies of one worker, one stream per direction. With separate streams for
-/// each submission, the bus would often be busy in one direction only.
+/// One worker's copy streams, one for each direction. If each submission used its own streams, the
+/// bus would often be busy in one direction only.
 pub(super) struct CopyStreams {
     to_device: Stream,
     to_host: Stream,
@@ -69,7 +69,7 @@ pub(super) fn warm_up(slot: &mut Slot, kernels: &Kernels, arguments: &DeviceArgu
     slot.stream.synchronize()
 }
 
-/// Addresses of the arrays of one submission on the host and on the device.
+/// Host and device addresses of a submission's arrays.
 struct Arrays {
     /// Host address of the array of packet parameters.
     host: *mut u8,

@@ -35,8 +35,8 @@ pub(super) struct Opened {
     pub(super) counters: Counters,
     /// Why the device does not use the requested mode.
     pub(super) fallback: Option<String>,
-    /// Plans the transfer of packets to the device and back. The plans include the bytes that all
-    /// functions of the chain on the device access.
+    /// Plans packet transfers. A plan covers the bytes that the whole function chain on the device
+    /// accesses.
     pub(super) planner: Planner,
     /// Whether the device runs a chain of functions.
     pub(super) runs_chain: bool,

@@ -16,8 +16,7 @@ use crate::error::{Error, Unavailable};
 use crate::mailbox::{HostWords, LanePool, Mailboxes, groups_min};
 use crate::options::DeviceOptions;
 
-/// Number of batches in the mailbox of a work-group. One batch is in progress, and the others wait
-/// for it.
+/// Number of batches in a work-group's mailbox. One is in progress, and the others wait.
 const SLOTS: u32 = 4;
 /// Minimum timeout for persistent work-groups to start and to stop.
 const START_STOP_TIMEOUT_MIN: Duration = Duration::from_secs(1);
@@ -108,8 +107,7 @@ impl Groups {
             .map_err(failed(&self.context.id, "start the persistent groups"))
     }
 
-    /// Returns the range of persistent work-groups that serve the worker's connection number
-    /// `lane`.
+    /// Returns the work-groups that serve connection `lane`.
     pub(super) fn of_lane(&self, lane: usize) -> Range<usize> {
         lane * self.per_lane..(lane + 1) * self.per_lane
     }
@@ -123,9 +121,9 @@ impl Groups {
     }
 }
 
-/// Returns the number of persistent work-groups per worker, which is at least `minimum`. Returns
-/// the reason if the device has too few work-groups. `resident` is the number of work-groups that
-/// can run at once on an idle device.
+/// Returns the number of persistent work-groups per worker, at least `minimum`, or the reason if
+/// the device has too few. `resident` is the number of work-groups that can run at once on an idle
+/// device.
 fn groups_per_lane(resident: usize, lanes: usize, minimum: usize) -> Result<usize, Unavailable> {
     // Kernel launches need about half of the device, so persistent work-groups occupy at most the
     // other half. Their number is also limited, because each polling work-group uses some bus

@@ -1,5 +1,4 @@
-//! Finds CUDA devices and their features. For a device that Godwit cannot use, it reports the
-//! reason.
+//! Finds CUDA devices and their features, and reports why a device is unusable.
 
 use std::ffi::{CStr, c_char};
 use std::sync::{Arc, OnceLock};
@@ -88,8 +87,8 @@ pub(super) fn found(number: usize) -> Result<Found, Error> {
     }
 }
 
-/// Returns the properties of one device. If the driver does not report a property, the result has
-/// the lowest possible value for it.
+/// Returns the properties of one device. A property that the driver does not report gets its lowest
+/// possible value.
 fn describe(number: usize) -> Result<Found, DriverError> {
     let device = result::device::get(number as i32)?;
     // SAFETY: the device exists.

@@ -57,7 +57,7 @@ pub(super) struct Slot {
     pub(super) offsets: ArrayOffsets,
     /// The parts of the arrays that are copied to the device, and the parts that are copied back.
     pub(super) copied: [Parts; 2],
-    /// Buffer for the list of copies, which is kept between calls to reuse its memory.
+    /// List of copies, kept between calls to reuse its memory.
     pub(super) copies: Copies,
     /// Device address of the submission's arrays, if the device accesses them directly.
     pub(super) direct: Option<DevicePointer>,
@@ -212,8 +212,8 @@ impl ArrayOffsets {
     }
 }
 
-/// Joins parts of arrays that have small gaps between them. Each part consists of an offset and a
-/// length, and the offsets are ascending. A part that was joined with the next part becomes empty.
+/// Joins array parts that are separated by small gaps. Each part consists of an offset and a
+/// length, and the offsets are ascending. A part that was joined with its successor becomes empty.
 fn joined(mut parts: Parts, gap_bytes_max: usize) -> Parts {
     for index in 1..parts.len() {
         let (previous, (offset, bytes)) = (parts[index - 1], parts[index]);

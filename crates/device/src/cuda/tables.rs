@@ -26,8 +26,8 @@ pub(super) struct DeviceArguments {
     pub(super) reaches: DevicePointer,
 }
 
-/// Returns the total size of the tables of all functions. A vector with this capacity never
-/// reallocates. A reallocation would leave copies of secret keys in freed memory.
+/// Returns the total size of all function tables. A vector with this capacity never reallocates, so
+/// it leaves no copies of secret keys in freed memory.
 fn images_bytes(programs: &[Arc<dyn Program>]) -> usize {
     programs.iter().map(|program| program.image().len() + 5 * ALIGNMENT_BYTES).sum::<usize>() + 5 * ALIGNMENT_BYTES
 }
@@ -102,7 +102,7 @@ impl Tables {
         Ok(Self { memory, offsets_at, reaches_at, image_offsets, updates })
     }
 
-    /// Copies changed bytes of a function's tables to the device. Fails after `timeout`.
+    /// Copies changed table bytes of a function to the device. Fails after `timeout`.
     pub(super) fn update(
         &self,
         context: &Context,
@@ -115,8 +115,8 @@ impl Tables {
         self.write(context, target, range.len(), |offset, part| image.copy_to(range.start + offset, part), timeout)
     }
 
-    /// Copies `range` of the tables of `program` from the device to `bytes`, which are at most
-    /// [`STAGING_BYTES`]. Returns `None` if the copy fails or takes longer than `timeout`.
+    /// Copies `range` of the program's table image from the device to `bytes`, whose length is at
+    /// most [`STAGING_BYTES`]. Returns `None` if the copy fails or takes longer than `timeout`.
     pub(super) fn read(
         &self,
         context: &Context,
@@ -158,7 +158,7 @@ impl Tables {
     }
 
     /// Writes `bytes` bytes to the tables in device memory, at offset `target`. Calls
-    /// `copy_to(offset, part)` to fill `part` with the data that begins at `offset`.
+    /// `copy_to(offset, part)` to fill `part` with the data at `offset`.
     fn write(
         &self,
         context: &Context,

@@ -17,14 +17,13 @@ use crate::device::{BinTime, Lane, Rejected};
 use crate::error::Error;
 use crate::watch::Watch;
 
-/// Number of polls without results after which the worker yields its core. A work-group may run on
-/// the same core. With two workers and two work-groups on two cores, values from 1 to 64 are
-/// equally fast (test `no_stale_data_is_read`).
+/// Number of unsuccessful polls after which the worker yields its core, which a work-group may
+/// need. With two workers and two work-groups on two cores, values from 1 to 64 are equally fast.
 const POLLS_BEFORE_YIELD: u32 = 16;
 /// Time between two polls while a dropped connection waits for its last batches.
 const POLL_INTERVAL: Duration = Duration::from_micros(50);
 
-/// A device with persistent work-groups, which process the batches of packets of all workers.
+/// A device whose persistent work-groups process the batches of all workers.
 pub(crate) trait GroupsDevice: Send + Sync {
     fn mailboxes(&self) -> &Mailboxes;
 
@@ -79,7 +78,7 @@ struct GroupState {
     weight: u64,
     /// Time when the work-group last finished a batch or became busy again.
     since: Instant,
-    /// Number of batches that the work-group received for each packet function.
+    /// Number of received batches per packet function.
     received: Vec<u64>,
 }
 
@@ -229,7 +228,7 @@ impl PersistentLane {
         Some(flight.chunk)
     }
 
-    /// Returns the error for a lost device, which contains all submissions in flight.
+    /// Returns the error for a lost device, with all submissions in flight.
     fn lose(&mut self) -> Error {
         self.reported_lost = true;
         self.groups.iter_mut().for_each(|group| group.bins.clear());

@@ -21,8 +21,7 @@ const ALIGN_BYTES: usize = 128;
 /// word holds [`Mailbox::stop`], and the lower half holds `posted`.
 const STOP: u64 = 1 << 32;
 
-/// Number of bytes that the host writes in one atomic operation to memory that it shares with a
-/// work-group.
+/// Size of the host's atomic writes to memory that it shares with a work-group.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum HostWords {
     /// Each write has 4 bytes. Work-groups do not read the field [`Mailbox::extent`].
@@ -50,15 +49,13 @@ unsafe impl Send for Mailboxes {}
 unsafe impl Sync for Mailboxes {}
 
 impl Mailboxes {
-    /// Rounds the maximum number of packets in a batch up to a number that the memory layout
-    /// supports.
+    /// Rounds the maximum batch size in packets up to a supported number.
     pub(crate) fn bin_packets(bin_packets: usize) -> usize {
         bin_packets.max(1).next_multiple_of(MAILBOX_SLOT_PACKETS)
     }
 
-    /// Returns the size in bytes of the memory in which a work-group receives batches. It holds
-    /// `slots` batches of up to `bin_packets` packets. The caller has rounded `bin_packets` with
-    /// [`Mailboxes::bin_packets`].
+    /// Returns the size in bytes of a mailbox for `slots` batches of up to `bin_packets` packets.
+    /// The caller has rounded `bin_packets` with [`Mailboxes::bin_packets`].
     pub(crate) fn bytes_each(slots: u32, bin_packets: usize) -> usize {
         (size_of::<Mailbox>() + slots as usize * MailboxSlot::new(bin_packets).bytes).next_multiple_of(ALIGN_BYTES)
     }
@@ -173,8 +170,7 @@ impl Mailboxes {
         }
     }
 
-    /// Resets the mailboxes, through which work-groups receive batches from the host. All previous
-    /// work-groups must have ended.
+    /// Resets the mailboxes. All previous work-groups must have ended.
     pub(crate) fn reset(&self) {
         for group in 0..self.groups {
             self.word(group, offset_of!(Mailbox, stop)).store(0, Ordering::Relaxed);

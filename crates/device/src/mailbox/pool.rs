@@ -1,5 +1,5 @@
-//! Manages the numbers of the connections between workers and a device. Each connection uses a part
-//! of the device's persistent work-groups.
+//! Manages connection numbers. Each connection between a worker and a device uses some of the
+//! device's persistent work-groups.
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
@@ -18,7 +18,7 @@ impl LanePool {
         Self { lanes, free: Mutex::new((0..lanes).rev().collect()) }
     }
 
-    /// Takes the number of a free connection out of the pool. `id` names the device in the error.
+    /// Takes a free connection number. `id` names the device in the error.
     ///
     /// # Errors
     /// Returns [`Error::Unusable`] if all connections are in use.
@@ -29,8 +29,7 @@ impl LanePool {
         })
     }
 
-    /// Puts the number of a connection back into the pool. The connection has no unfinished
-    /// batches.
+    /// Releases a connection number. The connection has no unfinished batches.
     pub(crate) fn put(&self, lane: usize) {
         self.free().push(lane);
     }

@@ -37,8 +37,8 @@ struct Waiting {
     chunk: u64,
     /// Index of the batch of packets in its submission.
     bin: usize,
-    /// Whether this entry is a further part of the previous entry's batch. All parts of a batch
-    /// must go to the same work-group.
+    /// Whether this entry continues the batch of the previous entry. All parts of a batch must go
+    /// to the same work-group.
     is_rest: bool,
 }
 

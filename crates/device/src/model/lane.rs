@@ -11,7 +11,7 @@ use super::ModelDevice;
 use crate::device::{BinTime, Lane, Rejected};
 use crate::error::Error;
 
-/// Submission that is processed, but not returned before its modelled processing time is over.
+/// Processed submission that is held back until its modelled processing time is over.
 struct Waiting {
     chunk: Chunk,
     ready_ns: u64,

@@ -80,16 +80,15 @@ impl ModelDevice {
         self.options.costs.get(usize::from(program)).unwrap_or(&DEFAULT_COSTS)
     }
 
-    /// Returns the modelled processing time of one batch of packets, in nanoseconds. The frames of
-    /// the batch have `bytes` bytes in total.
+    /// Returns the modelled processing time of one batch in nanoseconds. Its frames have `bytes`
+    /// bytes in total.
     fn bin_ns(&self, bin: &Bin, bytes: u64) -> f64 {
         let (costs, packets) = (self.costs(bin.instance), f64::from(bin.count));
         let linear = costs.packet_ns * packets + costs.byte_ns * bytes as f64;
         costs.bin_ns + linear.max(costs.floor_ns * packets)
     }
 
-    /// Returns the delay in nanoseconds after which the worker can see that the device has finished
-    /// a submission.
+    /// Returns the delay in nanoseconds until the worker can see that a submission is finished.
     fn trip_ns(&self, chunk: &Chunk) -> f64 {
         let trip = |bin: &Bin| {
             let costs = self.costs(bin.instance);

@@ -34,8 +34,7 @@ pub struct ModelState {
     /// Processing time of the device as a percentage of the modelled time.
     percent: AtomicU32,
     lost: AtomicBool,
-    /// Time at which the device finishes all submissions that were submitted so far, in
-    /// nanoseconds.
+    /// Time in nanoseconds at which the device finishes all submissions so far.
     free_ns: AtomicU64,
 }
 

@@ -19,9 +19,8 @@ pub(super) fn progress(events: Option<&Events>) -> Progress {
     let last = copied.as_ref().unwrap_or(launched);
     match last.command_execution_status() {
         Ok(status) if status.0 > 0 => Progress::Running,
-        // A status query does not make the results visible to this thread, because it is not a
-        // synchronization point. The wait for the event is a synchronization point, and it returns
-        // at once here.
+        // A status query is not a synchronization point, so it does not make the results visible to
+        // this thread. The wait for the event does, and it returns at once here.
         Ok(status) if status.0 == 0 => Progress::Ended(last.wait()),
         Ok(status) => Progress::Ended(Err(ClError(status.0))),
         Err(error) => Progress::Unknown(error),

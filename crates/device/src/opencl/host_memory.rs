@@ -1,4 +1,4 @@
-//! Tests whether an OpenCL device really works on the memory of the host.
+//! Tests whether an OpenCL device really works on host memory.
 
 use std::sync::Arc;
 

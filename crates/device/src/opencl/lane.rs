@@ -38,8 +38,8 @@ const POLL_INTERVAL: Duration = Duration::from_micros(50);
 pub(super) struct LaunchLane {
     held: ManuallyDrop<Held>,
     times: Vec<BinTime>,
-    /// Start of the wait for the next result. It is the later of two times: the end of the previous
-    /// submission, and the start of the oldest submission in flight.
+    /// Start of the wait for the next result. It is the end of the previous submission or the start
+    /// of the oldest submission in flight, whichever is later.
     since: Instant,
     /// Whether this connection has reported that the device is lost.
     reported_lost: bool,
@@ -92,8 +92,6 @@ impl LaunchLane {
 
     /// Returns resources that have room for the submission.
     fn slot(&mut self, chunk: &Chunk) -> Result<Slot, Error> {
-        // Resources that are too small for the submission are freed. This is rare, because all
-        // submissions of a worker have the same size.
         if let Some(slot) = self.held.slots.pop().filter(|slot| slot.holds(chunk)) {
             return Ok(slot);
         }
@@ -115,8 +113,8 @@ impl LaunchLane {
         }
     }
 
-    /// Returns the error for a lost device, which contains all submissions in flight. Memory that
-    /// the device may still access is never freed.
+    /// Returns the error for a lost device, with all submissions in flight. Memory that the device
+    /// may still access is never freed.
     fn lose(&mut self) -> Error {
         self.reported_lost = true;
         let chunks = self.held.in_flight.drain(..).map(|Flight { chunk, slot, events }| {

@@ -58,8 +58,8 @@ pub(super) fn launch(
     launched
 }
 
-/// Packs the packets of a submission into the staging buffer if the packets are scattered in
-/// memory. Returns the transfer plan, which then copies the staging buffer.
+/// Packs the packets of a submission into the staging buffer if they are scattered in memory. The
+/// returned transfer plan then copies the staging buffer.
 fn prepare(
     slot: &mut Slot,
     own: &mut OwnSlot,

@@ -176,8 +176,7 @@ impl Groups {
         self.mailboxes.wait_for(state, timeout, || std::thread::sleep(POLL_INTERVAL))
     }
 
-    /// Returns the range of persistent work-groups that serve the worker's connection number
-    /// `lane`.
+    /// Returns the work-groups that serve connection `lane`.
     pub(super) fn of_lane(&self, lane: usize) -> Range<usize> {
         lane * self.per_lane..(lane + 1) * self.per_lane
     }
@@ -194,8 +193,8 @@ impl Drop for Groups {
     }
 }
 
-/// Returns the number of persistent work-groups per worker, which is at least `minimum`. Returns
-/// the reason if the device has too few work-groups.
+/// Returns the number of persistent work-groups per worker, at least `minimum`, or the reason if
+/// the device has too few.
 fn groups_per_lane(found: &Found, lanes: usize, minimum: usize) -> Result<usize, Unavailable> {
     let units = found.capabilities.compute_units.max(1);
     if lanes > units {

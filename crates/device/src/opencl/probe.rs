@@ -1,5 +1,4 @@
-//! Finds OpenCL devices and their features. For a device that Godwit cannot use, it reports the
-//! reason.
+//! Finds OpenCL devices and their features, and reports why a device is unusable.
 
 use std::sync::OnceLock;
 
@@ -25,8 +24,7 @@ const PLATFORM_NOT_FOUND: i32 = -1001;
 /// Name of the OpenCL C 3.0 feature for atomic operations that the host and all devices can see.
 const SCOPE_FEATURE: &[u8] = b"__opencl_c_atomic_scope_all_devices";
 
-/// Queries the OpenCL loader and all drivers. The slowest driver determines the duration of the
-/// call.
+/// Queries the OpenCL loader and all drivers. The call takes as long as the slowest driver.
 pub fn probe() -> Probe {
     match devices() {
         Ok(devices) => {
@@ -100,8 +98,8 @@ pub fn present(number: usize) -> Result<(Found, &'static Device), Error> {
     Ok((describe(number, platform, device), device))
 }
 
-/// Returns the properties of one device. If the driver does not report a property, the result has
-/// the lowest possible value for it.
+/// Returns the properties of one device. A property that the driver does not report gets its lowest
+/// possible value.
 fn describe(number: usize, platform: &str, device: &Device) -> Found {
     let svm = svm(device);
     let language = text(device.opencl_c_version());
@@ -206,7 +204,7 @@ fn svm(device: &Device) -> Svm {
     }
 }
 
-/// Returns the preferred multiple of work-group sizes (OpenCL 3.0). On a device without this query,
+/// Returns the preferred work-group size multiple (OpenCL 3.0). If the device lacks this query,
 /// returns the value of a vendor extension.
 fn warp_packets(device: &Device, extensions: &str) -> usize {
     if let Ok(multiple) = device.preferred_work_group_size_multiple() {

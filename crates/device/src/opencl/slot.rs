@@ -22,7 +22,7 @@ use crate::error::Error;
 use crate::found::Found;
 use crate::program::AccessNeeds;
 
-/// References to the resources of a device that all submissions in flight use.
+/// Device resources that all submissions in flight share.
 #[derive(Clone, Copy)]
 pub(super) struct SlotParts<'a> {
     pub(super) found: &'a Found,
@@ -80,8 +80,8 @@ pub(super) struct OwnSlot {
     /// one kernel argument.
     pub(super) arrays: Buffer<u8>,
     pub(super) staging: Option<Staging>,
-    /// Original buffers of the packets that are packed into the staging buffer. The list is empty
-    /// if no packets are packed.
+    /// Original buffers of the packets in the staging buffer. The list is empty if no packets are
+    /// packed.
     pub(super) packed: Vec<u32>,
 }
 
@@ -163,9 +163,8 @@ impl Slot {
         chunk.bins.len() <= self.bins_max && chunk.descriptors.len() <= self.packets_max
     }
 
-    /// Copies the batches of a submission, and the descriptors and parameters of their packets, to
-    /// memory that the device accesses. The caller has checked that the submission is valid and not
-    /// too large.
+    /// Copies a submission's batches, descriptors and parameters to memory that the device
+    /// accesses. The caller has checked that the submission is valid and not too large.
     pub(super) fn write(&mut self, chunk: &Chunk) {
         let [next_bin, bins, parameters, descriptors] =
             [NEXT_BIN, BINS, PARAMETERS, DESCRIPTORS].map(|array| self.ranges[array].start);

@@ -117,8 +117,8 @@ impl Tables {
         parts.try_for_each(|(offset, bytes)| self.write(id, offset, Zeroizing::new(bytes), timeout))
     }
 
-    /// Reads `bytes` from the memory of the tables, from `range` of the tables of `program`.
-    /// Returns `None` if the copy fails or takes longer than `timeout`.
+    /// Reads `range` of the program's table image into `bytes`. Returns `None` if the copy fails or
+    /// takes longer than `timeout`.
     pub(super) fn read(&self, program: usize, range: Range<usize>, bytes: &mut [u8], timeout: Duration) -> Option<()> {
         let offset = self.image_offsets[program] + range.start;
         match &self.copies {
@@ -141,8 +141,8 @@ impl Tables {
         Some(())
     }
 
-    /// Writes `bytes` into the memory of the tables, at `offset`. Returns an error if the copy
-    /// takes longer than `timeout`.
+    /// Writes `bytes` to the table memory at `offset`. Returns an error if the copy takes longer
+    /// than `timeout`.
     fn write(&self, id: &str, offset: usize, bytes: Zeroizing<Vec<u8>>, timeout: Duration) -> Result<(), Error> {
         let action = "copy a part of a table image";
         match &self.copies {

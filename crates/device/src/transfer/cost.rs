@@ -14,21 +14,20 @@ use serde::{Deserialize, Serialize};
 pub struct TransferCosts {
     /// Fixed cost of a submission that copy engines move.
     pub copy_chunk_bytes: usize,
-    /// Minimum cost of a copy from one packet buffer. The cost is the number of bytes that a copy
-    /// engine moves in the same time. An H200 makes 247 million such copies per second, in each
-    /// direction at the same time.
+    /// Minimum cost of a copy from one packet buffer, in bytes that a copy engine moves in the same
+    /// time. An H200 makes 247 million such copies per second in each direction at once.
     pub copy_row_bytes_min: usize,
     /// Number of array bytes that copy engines move per packet. The device receives a descriptor
     /// and a parameter, and returns a descriptor and an outcome.
     pub copy_packet_bytes: usize,
-    /// Fixed cost of a packet that the kernel accesses over the bus by zero-copy. The cost is the
-    /// number of bytes that a copy engine moves in the same time.
+    /// Fixed cost of zero-copy access to a packet, in bytes that a copy engine moves in the same
+    /// time.
     pub zero_copy_packet_bytes: usize,
-    /// Cost of 100 bytes that the kernel reads over the bus by zero-copy. The cost is the number of
-    /// bytes that a copy engine moves in the same time.
+    /// Cost of reading 100 bytes over the bus by zero-copy, in bytes that a copy engine moves in
+    /// the same time.
     pub zero_copy_read_percent: usize,
-    /// Cost of 100 bytes that the kernel writes over the bus by zero-copy. The cost is the number
-    /// of bytes that a copy engine moves in the same time.
+    /// Cost of writing 100 bytes over the bus by zero-copy, in bytes that a copy engine moves in
+    /// the same time.
     pub zero_copy_write_percent: usize,
     /// Minimum number of packets for which the arrays of a submission are copied to the device
     /// directly. With fewer packets, the host first packs the arrays into one block, because this
@@ -56,13 +55,13 @@ impl Default for TransferCosts {
 
 impl TransferCosts {
     /// Returns the cost of moving a submission with the GPU's copy engines. `buffers_bytes` is the
-    /// part of this cost that the packet buffers cause.
+    /// cost of the packet buffers alone.
     pub(super) fn copy(&self, packets: usize, buffers_bytes: usize) -> usize {
         buffers_bytes + packets * self.copy_packet_bytes + self.copy_chunk_bytes
     }
 
-    /// Returns the cost to process a submission by zero-copy. `bytes` contains the numbers of bytes
-    /// that the kernel reads and writes over the bus.
+    /// Returns the cost of processing a submission by zero-copy. `bytes` contains the numbers of
+    /// bytes that the kernel reads and writes over the bus.
     pub(super) fn zero_copy(&self, packets: usize, bytes: [usize; 2]) -> usize {
         packets * self.zero_copy_packet_bytes
             + bytes[0] * self.zero_copy_read_percent / 100

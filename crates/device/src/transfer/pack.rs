@@ -16,13 +16,13 @@ use godwit_sched::Chunk;
 use crate::check::packets_of;
 use crate::program::AccessNeeds;
 
-/// Returns the number of bytes that the buffers of a submission occupy after they are packed.
+/// Returns the total size of a submission's packed buffers.
 pub(crate) fn packed_bytes(chunk: &Chunk) -> usize {
     chunk.bins.iter().flat_map(packets_of).map(|index| chunk.descriptors[index].room_bytes()).sum()
 }
 
-/// Copies the packet bytes that kernels read into the buffer `staging`. `descriptors` contains the
-/// descriptors for the device, as bytes. After the call, they refer to the packed buffers.
+/// Copies the packet bytes that kernels read to `staging`. `descriptors` contains the device's
+/// descriptors as bytes, which then refer to the packed buffers.
 pub(crate) fn pack(chunk: &Chunk, region: &Region, needs: &[AccessNeeds], staging: &mut [u8], descriptors: &mut [u8]) {
     let mut next = 0_u32;
     for bin in &chunk.bins {

@@ -34,7 +34,7 @@ pub(crate) struct ChunkPlan {
     pub(crate) to_host: Blocks,
     /// Whether any function writes to its packets.
     pub(crate) writes: bool,
-    /// Numbers of packet buffer bytes that are transferred to the device and back.
+    /// Number of packet bytes transferred to the device, and back.
     pub(crate) bytes: [usize; 2],
     /// Whether the device accesses the submission's arrays directly, in page-locked memory.
     pub(crate) uses_own_arrays: bool,
@@ -67,9 +67,9 @@ pub(crate) struct Planner {
 
 struct Needed {
     buffers: BufferExtent,
-    /// Byte range that contains all frames, relative to the starts of the packet buffers.
+    /// Byte range of a packet buffer that contains every frame.
     frames: Columns,
-    /// Byte range that functions may write, relative to the starts of the packet buffers.
+    /// Byte range of a packet buffer that functions may write.
     written: Columns,
     reads: bool,
     writes: bool,
@@ -167,8 +167,8 @@ impl Planner {
         (plan, cost_bytes)
     }
 
-    /// Returns whether copy engines should transfer the packets, if the copies of their buffers
-    /// cost `cost_bytes`.
+    /// Returns whether copy engines should transfer the packets, if copying their buffers costs
+    /// `cost_bytes`.
     fn prefers_copy(&self, needed: &Needed, cost_bytes: usize) -> bool {
         let packets = needed.buffers.packets;
         packets == 0

@@ -95,8 +95,8 @@ fn cached_by_any(source: &str, architecture: &str) -> Option<PathBuf> {
 }
 
 /// Writes a cache file. The file is renamed atomically, because another process may read the cache
-/// at the same time. Errors are ignored, because a missing cache file only slows the next start
-/// down.
+/// at the same time. Errors are ignored, because a missing cache file only slows down the next
+/// start.
 fn store(path: &std::path::Path, cubin: &[u8]) {
     let Some(folder) = path.parent() else { return };
     let unfinished = path.with_extension(format!("{}.tmp", std::process::id()));

@@ -7,13 +7,13 @@ use cudarc::driver::sys;
 
 use crate::error::Error;
 
-/// Returns a function that converts an error of the CUDA driver to [`Error`]. The resulting error
-/// names the device `id` and the `action` that failed.
+/// Returns a function that converts CUDA driver errors to [`Error`]. The resulting error names the
+/// device `id` and the failed `action`.
 pub fn failed(id: &str, action: &'static str) -> impl Fn(DriverError) -> Error {
     move |error| Error::Driver { id: id.to_owned(), action, reason: text(error) }
 }
 
-/// Returns the description and the name of a driver error, as text.
+/// Returns the description and the name of a driver error.
 pub(crate) fn text(error: DriverError) -> String {
     let name = error.error_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();
     let meaning = error.error_string().map(|text| text.to_string_lossy().into_owned()).unwrap_or_default();

@@ -131,8 +131,7 @@ impl Rows {
     }
 }
 
-/// Returns whether the driver can enqueue several copies in one call, as drivers since CUDA 13.0
-/// can.
+/// Returns whether the driver can enqueue several copies in one call (CUDA 13.0 or later).
 fn supports_batches() -> bool {
     static SUPPORTED: OnceLock<bool> = OnceLock::new();
     *SUPPORTED.get_or_init(|| {

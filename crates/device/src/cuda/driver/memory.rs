@@ -42,7 +42,7 @@ impl DeviceMemory {
         }
     }
 
-    /// Overwrites the memory with zeros, and waits for the end of this operation.
+    /// Overwrites the memory with zeros, and waits until they are written.
     fn wipe(&self) {
         // SAFETY: `self.bytes` bytes are allocated.
         let _ = unsafe { result::memset_d8_sync(self.pointer, 0, self.bytes) };
@@ -75,8 +75,8 @@ impl Drop for DeviceMemory {
     }
 }
 
-/// Page-locked host memory, which is filled with zeros at allocation. The device accesses the
-/// memory over the bus at the address `pointer`.
+/// Page-locked host memory, initially zero. The device accesses it over the bus at the address
+/// `pointer`.
 pub struct PinnedMemory {
     base: NonNull<u8>,
     /// Address of the first byte for the device.
@@ -191,7 +191,7 @@ impl Registration {
     }
 }
 
-/// Page lock of an array, which also keeps the array's pages allocated.
+/// Page lock of an array, which also keeps the array allocated.
 pub(crate) struct PageLock {
     // This field is dropped before the pages.
     registration: Registration,

@@ -1,4 +1,4 @@
-//! Calls of the CUDA driver. Most of the unsafe code for CUDA is in this folder.
+//! Calls to the CUDA driver. Most of the unsafe code for CUDA is in this folder.
 //!
 //! Each owner frees its resource on drop, and keeps the context alive.
 //!

@@ -128,7 +128,7 @@ impl Function {
     }
 }
 
-/// CUDA graph of one kernel launch that is repeated with different arguments. On the host of an
+/// CUDA graph of one kernel launch that is repeated with different arguments. On a host with an
 /// H200, a repeated launch takes 2 µs of the calling thread, or 3.3 µs if the number of work-groups
 /// changes. An ordinary launch takes 3.5 µs.
 pub(crate) struct Repeated {

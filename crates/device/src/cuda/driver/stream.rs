@@ -8,7 +8,7 @@ use cudarc::driver::sys;
 use super::context::{Context, failed};
 use crate::error::Error;
 
-/// CUDA stream, which is a queue of copies and launches that run one after the other.
+/// CUDA stream: a queue of copies and launches that run in order.
 pub struct Stream {
     /// Handle of the stream.
     pub stream: sys::CUstream,

@@ -21,7 +21,7 @@ pub(in crate::opencl) fn buffer(context: &Context, bytes: usize) -> Result<Buffe
     unsafe { Buffer::create(context, CL_MEM_READ_WRITE, bytes, std::ptr::null_mut()) }
 }
 
-/// Creates a buffer that covers a range of bytes of a larger buffer.
+/// Creates a buffer over a byte range of a larger buffer.
 pub(in crate::opencl) fn parts(buffer: &Buffer<u8>, range: &Range<usize>) -> Result<Buffer<u8>, ClError> {
     // SAFETY: the driver checks that the range lies within the buffer, which it keeps alive.
     unsafe { buffer.create_sub_buffer(CL_MEM_READ_WRITE, range.start, range.len()) }
