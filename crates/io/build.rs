@@ -30,8 +30,8 @@ fn dpdk() {
     if std::env::var("CARGO_CFG_TARGET_ARCH").is_ok_and(|arch| arch == "x86_64") {
         shim.flag("-march=corei7");
     }
-    // The macro permits calls of rte_dev_dma_map(), which DPDK 18.11 and later mark as
-    // experimental.
+    // ALLOW_EXPERIMENTAL_API permits calls to rte_dev_dma_map(), which DPDK marks as experimental
+    // since version 18.11.
     shim.define("ALLOW_EXPERIMENTAL_API", None).opt_level(3).flag("-std=gnu11").warnings(true);
     // DPDK contains the driver net_af_xdp only if DPDK was built with libxdp. Without this driver,
     // the program does not need libxdp.

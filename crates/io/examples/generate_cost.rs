@@ -45,8 +45,8 @@ fn print(name: &str, ns: f64) {
     println!("{name:<44} {ns:>10.2} {:>10.1}", 1e3 / ns);
 }
 
-/// Returns the time per packet in nanoseconds, measured for one of `workers` workers in the fastest
-/// run. The time includes buffer allocation, packet generation and buffer release.
+/// Returns the time per packet in nanoseconds for one of `workers` workers, from the fastest run.
+/// The time includes buffer allocation, packet generation and buffer release.
 fn measure(config: &Config, layout: Layout, workers: usize) -> Result<f64, Box<dyn std::error::Error>> {
     let arena = ArenaConfig { layout, packets: 1024, ..ArenaConfig::default() };
     let mut region = Arena::new(arena, 1)?.split().remove(0);

@@ -10,7 +10,7 @@ pub struct CounterSpec {
     pub kind: CounterKind,
     /// Unit of the value.
     pub unit: &'static str,
-    /// Description of the counter for the operator, in one sentence.
+    /// One-sentence description of the counter for operators.
     pub sentence: &'static str,
 }
 
@@ -114,8 +114,7 @@ impl PortCounters {
     /// Number of counters.
     pub const COUNT: usize = RECEIVE_COUNTERS.len() + TRANSMIT_COUNTERS.len();
 
-    /// Creates a set of counters from a list of values. The values are in the order in which
-    /// [`PortCounters::iter`] returns them.
+    /// Creates the counters from values in the order of [`PortCounters::iter`].
     pub fn from_values(values: [u64; Self::COUNT]) -> Self {
         let mut counters = Self::default();
         counters.set_values(&values);

@@ -46,7 +46,7 @@ impl Histogram {
         self.max = self.max.max(other.max);
     }
 
-    /// Returns a quantile of the recorded values, accurate to 3 %. `share` is between 0 and 1, and
+    /// Returns a quantile of the recorded values, accurate to 3 %. `share` is between 0 and 1, so
     /// 0.5 gives the median. Returns 0 if the histogram is empty.
     pub fn quantile(&self, share: f64) -> u64 {
         let rank = ((self.total as f64 * share).ceil() as u64).clamp(1, self.total.max(1));

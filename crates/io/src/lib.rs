@@ -54,7 +54,7 @@ pub struct QueueContext {
     pub steering: Arc<Steering>,
 }
 
-/// Tells whether a receive queue may return more packets after a call of [`Receive::receive`].
+/// Tells whether a receive queue may return more packets after a call to [`Receive::receive`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Received {
     /// More packets may arrive.

@@ -28,7 +28,7 @@ use godwit_packet::{ArenaHandle, Batch, Descriptor, Region, Stamp};
 
 use crate::{Clock, Error, PortCounters, QueueContext, Receive, Transmit};
 
-/// Event at a port: its name in `docs/monitoring.md`, and one sentence for the operator.
+/// Event at a port: its name in `docs/monitoring.md`, and a sentence for the operator.
 pub type Notice = (&'static str, String);
 
 /// Requirements of a live port, such as a NIC, for the memory that holds all packets. The program

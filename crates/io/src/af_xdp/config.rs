@@ -14,8 +14,7 @@ use crate::synthetic::Prefix;
 
 /// Headroom that XDP reserves in front of a frame, in bytes.
 pub(super) const XDP_HEADROOM_BYTES: usize = 256;
-/// Minimum and maximum size in bytes of a buffer in the UMEM, the memory that program and kernel
-/// share. The size is a power of two.
+/// Minimum and maximum buffer size in the UMEM, in bytes. The size is a power of two.
 const CHUNK_BYTES: (usize, usize) = (2048, 4096);
 
 /// Configuration of a port with `kind = "af_xdp"`.
@@ -43,8 +42,8 @@ pub struct Config {
     /// Selects the frames that the workers receive if no filter rule matches.
     #[serde(default)]
     pub take: Take,
-    /// Whether workers process frames to other MAC addresses. Without this key, a router drops
-    /// them, and all other chains process them.
+    /// Whether workers process frames to other MAC addresses. By default, a router drops them, and
+    /// all other chains process them.
     #[serde(default)]
     pub promiscuous: Option<bool>,
     /// Filter rules, which take precedence over `take`. The first rule that matches a frame
@@ -147,7 +146,7 @@ pub enum Protocol {
     /// The protocol with this number.
     Number(u8),
     /// UDP that carries ESP and not IKE: the SPI after the UDP header is not zero (RFC 3948,
-    /// section 2). Without ports in the rule, only UDP to port 4500.
+    /// section 2). A rule without ports matches only UDP to port 4500.
     EspInUdp,
 }
 

@@ -111,7 +111,7 @@ pub(super) struct FilterCounters {
 /// The loaded XDP program, which is detached from the interface on drop.
 pub(super) struct Filter {
     ebpf: Ebpf,
-    /// BPF link that attaches the program to the interface, or `None` without attachment.
+    /// BPF link that attaches the program to the interface, or `None` if the program is detached.
     link: Option<FdLink>,
     take: Take,
     addresses: Vec<IpAddr>,
@@ -266,7 +266,7 @@ fn map_error(error: MapError) -> Error {
     Error::Port(format!("cannot write to a map of the XDP program: {}", error_chain(&error)))
 }
 
-/// Returns the messages of an error and of all its causes as one text.
+/// Returns the messages of an error and all its causes as one text.
 fn error_chain(error: &dyn std::error::Error) -> String {
     let mut text = error.to_string();
     let mut source = error.source();

@@ -1,4 +1,4 @@
-//! An open `af_xdp` port. It has one AF_XDP socket per worker, and an XDP program. The network
+//! An open `af_xdp` port, with one AF_XDP socket per worker and an XDP program. The network
 //! interface may disappear and come back while the port is open.
 
 use std::ops::Range;
@@ -16,7 +16,7 @@ use super::socket::{self, ReceiveRings, Socket, SocketConfig, TransmitRings};
 use crate::live::{Arrivals, LiveContext, LivePort, Notice, SharedCounters};
 use crate::{Error, PortCounters, QueueContext, Receive, Transmit};
 
-/// Time between two checks whether the IP addresses of the machine have changed.
+/// Interval between checks for changed IP addresses.
 const ADDRESSES_INTERVAL: Duration = Duration::from_secs(1);
 
 /// Settings that do not change while the port is open.
@@ -44,8 +44,7 @@ pub(super) struct Shared {
     pub(super) left_to_kernel: AtomicU64,
 }
 
-/// State that the control thread shares with the receive side and the transmit side of one
-/// interface queue.
+/// State that the control thread shares with both sides of a queue pair.
 pub(super) struct Pair {
     /// Byte range of the worker in the packet memory.
     pub(super) region: Range<usize>,
@@ -117,16 +116,15 @@ struct Monitor {
     /// XDP program, or `None` if the port only sends packets.
     filter: Option<Filter>,
     addresses_at: Instant,
-    /// Last value of the kernel's counter of packets that the interface dropped instead of sending.
+    /// Last known value of the kernel's transmit drop counter.
     dropped: u64,
-    /// Number of packets that the interface has dropped instead of sending since the port was
-    /// opened.
+    /// Number of transmit drops at the interface since the port was opened.
     unsent: u64,
     /// Last failure that was reported to the operator. The port does not report it again.
     failure: Option<String>,
     notices: Vec<Notice>,
     no_socket: u64,
-    /// Text for log messages that tells where the XDP program runs and whether frames are copied.
+    /// Log text that tells where the XDP program runs and whether frames are copied.
     mode: String,
 }
 
@@ -327,8 +325,7 @@ impl Monitor {
         self.state = Some(state);
     }
 
-    /// Returns the number of packets that the interface has dropped instead of sending since the
-    /// port was opened.
+    /// Returns the number of transmit drops at the interface since the port was opened.
     fn count_drops(&mut self) -> u64 {
         let before = std::mem::replace(&mut self.dropped, self.interface.send_drops());
         // The counter of a new interface starts at zero.

@@ -19,8 +19,8 @@ use crate::{Departure, Error, PortCounters, Receive, Received, Transmit};
 const POST_BUFFERS: usize = 64;
 /// Maximum number of system calls for sending one burst of packets.
 const KICKS_MAX: usize = 64;
-/// Number of iterations of the worker's loop between two attempts to send, while the interface
-/// accepts no packets. Each attempt costs a system call.
+/// Number of worker loop iterations between two attempts to send while the interface accepts no
+/// packets. Each attempt costs a system call.
 const LOOPS_BETWEEN_KICKS: u32 = 256;
 /// Length in bytes of an Ethernet header with one VLAN tag. The MTU does not count this header.
 const HEADER_BYTES: usize = 18;
@@ -250,7 +250,7 @@ pub(super) struct TransmitQueue {
     generation: u32,
     handed_over: Slots,
     slots_max: usize,
-    /// Number of iterations of the worker's loop until it asks the kernel again to send packets.
+    /// Number of loop iterations until the worker asks the kernel to send again.
     kick_in: u32,
     counters: PortCounters,
 }

@@ -1,5 +1,5 @@
 //! Implements features that the DPDK drivers `net_af_packet` and `net_af_xdp` lack. These drivers
-//! use an interface of the kernel.
+//! use a kernel interface.
 //!
 //! Neither driver notices changes of the MTU or the link state of the interface. Both drivers set
 //! the promiscuous mode, which stays set after the process is killed. The XDP program of
@@ -18,8 +18,8 @@ use super::{Config, ffi};
 use crate::Error;
 use crate::af_xdp::interface::{Interface, State};
 
-/// Default size in bytes of a block in the rings of the driver net_af_packet. A block holds two
-/// frames of FRAME_BYTES.
+/// Default block size in the rings of the driver net_af_packet, in bytes. A block holds two frames
+/// of FRAME_BYTES.
 const BLOCK_BYTES: usize = 4096;
 const FRAME_BYTES: usize = 2048;
 

@@ -41,11 +41,11 @@ pub struct Config {
     /// Number of entries of each transmit ring. The driver may round this number.
     #[serde(default = "ring")]
     pub transmit_ring: u16,
-    /// MTU of the device in bytes, which is the maximum length of a packet without the Ethernet
-    /// header. Without this key, the port does not change the MTU.
+    /// MTU of the device in bytes: the maximum packet length without the Ethernet header. Without
+    /// this key, the port does not change the MTU.
     pub mtu: Option<u16>,
-    /// Whether the port also receives frames to other MAC addresses (promiscuous mode). Without
-    /// this key, the device receives them, and a router drops them.
+    /// Whether the port also receives frames to other MAC addresses (promiscuous mode). By default,
+    /// the device receives them, and a router drops them.
     #[serde(default)]
     pub promiscuous: Option<bool>,
     /// Selects what happens to packets with a wrong checksum.
@@ -57,7 +57,7 @@ pub struct Config {
     pub eal: Option<Vec<String>>,
 }
 
-/// Selects how the port treats packets with a wrong IP, TCP or UDP checksum.
+/// Selects how the port treats packets with wrong IP, TCP or UDP checksums.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Checksum {

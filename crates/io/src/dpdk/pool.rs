@@ -57,8 +57,8 @@ impl Drop for RegisteredArena {
     }
 }
 
-/// Returns the page size in bytes for the registration of the packet memory with DPDK. It is the
-/// ordinary page size, because DPDK checks no other size.
+/// Returns the page size for registering the packet memory with DPDK. It is the ordinary page size,
+/// because DPDK checks no other size.
 fn page_bytes(_arena: &ArenaHandle) -> usize {
     4096
 }
@@ -68,7 +68,7 @@ pub(super) struct Pool {
     raw: NonNull<RawPool>,
     registered: Arc<RegisteredArena>,
     start: usize,
-    /// Whether a receive queue keeps the number of free buffers within its limits.
+    /// Whether a receive queue keeps the free buffer count within its limits.
     pub(super) received_into: AtomicBool,
 }
 

@@ -15,8 +15,8 @@ use crate::{Departure, Error, PortCounters, QueueContext, Receive, Received, Tra
 /// Number of attempts to send packets while the transmit ring is full. After the last attempt, the
 /// queue refuses the remaining packets.
 const TRIES: u32 = 64;
-/// Maximum number of calls that return packets after the port was stopped. With this limit, the
-/// queue ends even if packets keep arriving.
+/// Maximum number of calls that return packets after the port was stopped. The limit ends the queue
+/// even if packets keep arriving.
 const LAST_CALLS: u32 = 64;
 
 pub(super) struct ReceiveQueue {
@@ -48,7 +48,7 @@ impl ReceiveQueue {
         }
     }
 
-    /// Appends the first `count` received packets to the batch, without rejected packets.
+    /// Appends the first `count` received packets to the batch, except rejected ones.
     #[inline]
     fn take(&mut self, region: &mut Region, batch: &mut Batch, count: usize) -> Result<(), Error> {
         let rejected_flags = if self.port.drop_bad_checksums { TOO_LONG | BAD_CHECKSUM } else { TOO_LONG };

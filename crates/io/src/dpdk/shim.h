@@ -14,7 +14,7 @@
 
 struct gw_dpdk_pool;
 
-// A packet in the packet memory, with those fields of struct gw_descriptor that a port sets.
+// A packet in the packet memory, with the fields of struct gw_descriptor that a port sets.
 struct gw_dpdk_packet {
     uint32_t buffer;    // start of the buffer, in units of 64 bytes from the arena's base
     uint16_t head;      // bytes from the start of the buffer to the frame

@@ -33,7 +33,7 @@ static int pool_enqueue(struct rte_mempool *mempool, void *const *objects, unsig
         restore(pool, objects[i]);
     if (likely(pool->owner == &this_thread)) {
         // Many drivers free one buffer at a time. For a single buffer, an assignment is much
-        // cheaper than a call of memcpy.
+        // cheaper than a call to memcpy.
         if (count == 1)
             pool->ready[pool->ready_count] = objects[0];
         else

@@ -58,8 +58,8 @@ static inline uint8_t *buffer_address_of(const struct gw_dpdk_pool *pool,
     return (uint8_t *)mbuf + MBUF_BYTES + PRIVATE_BYTES + pool->delta_bytes;
 }
 
-// Restores the buffer address of an mbuf. gw_dpdk_transmit changes this address if a frame starts
-// before the address that drivers use.
+// Restores the default buffer address of an mbuf. gw_dpdk_transmit lowers this address for a frame
+// that starts in front of it.
 static inline void restore(const struct gw_dpdk_pool *pool, struct rte_mbuf *mbuf)
 {
     if (pool->delta_bytes != 0) {

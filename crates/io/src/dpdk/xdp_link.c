@@ -20,8 +20,8 @@
 
 int gw_dpdk_xdp_link(unsigned int interface)
 {
-    // libxdp itself would attach the program from this file. libxdp searches its installation
-    // directory for the file.
+    // Without this code, libxdp would attach the program from the same file, which it finds in its
+    // installation directory.
     struct xdp_program *program = xdp_program__find_file("xsk_def_xdp_prog.o", NULL, NULL);
     long result = libxdp_get_error(program);
     if (result != 0)

@@ -38,7 +38,7 @@ impl Input {
         &self.buffer[self.start..self.end]
     }
 
-    /// Reads from the source until `bytes` bytes are available, which must be at most
+    /// Reads from the source until `bytes` bytes are available. `bytes` is at most
     /// [`PIECE_BYTES_MAX`]. Returns `false` if the file ends earlier.
     #[inline]
     pub(super) fn fill(&mut self, bytes: usize) -> std::io::Result<bool> {

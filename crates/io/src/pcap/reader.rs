@@ -52,7 +52,7 @@ pub(super) struct Reader {
     path: PathBuf,
     input: Input,
     format: Format,
-    /// Length in bytes of the last returned record. The next call of [`Reader::next`] removes it
+    /// Length in bytes of the last returned record. The next call to [`Reader::next`] removes it
     /// from the buffer.
     held_bytes: usize,
     /// Number of packets that were read, including skipped packets.

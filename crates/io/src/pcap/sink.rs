@@ -74,22 +74,22 @@ struct Merge {
     failure: Option<(std::io::ErrorKind, String)>,
     held: BinaryHeap<Reverse<Held>>,
     held_bytes: usize,
-    /// Progress of each worker, for each of its transmit queues. All packets with a lower sequence
-    /// number were sent or dropped.
+    /// For each transmit queue of each worker, the sequence number below which all packets were
+    /// sent or dropped.
     settled: Vec<Vec<u64>>,
     /// Buffers of written frames, which are kept for later frames.
     spare: Vec<Vec<u8>>,
     packets: u64,
     frame_bytes: u64,
-    /// Numbers of packets and of bytes that are not written to the file yet.
+    /// Numbers of packets and bytes that are not yet written to the file.
     buffered: (u64, u64),
     /// Number of accepted packets that could not be written. A transmit queue later counts them as
     /// refused.
     lost: u64,
 }
 
-/// A frame that waits until all earlier frames are written. The comparison of this struct defines
-/// the order of frames.
+/// A frame that waits until all earlier frames are written. The derived ordering is the order of
+/// frames in the file.
 #[derive(Debug, PartialEq, Eq, PartialOrd, Ord)]
 struct Held {
     sequence: u64,
@@ -319,8 +319,8 @@ struct Transmitter {
     interface: u32,
     settled: u64,
     nth: u64,
-    /// Copies of the frames of one call of `transmit`. They are made before the lock is taken,
-    /// which keeps the locked time short.
+    /// Frames of one `transmit` call. They are copied before the lock is taken, which keeps the
+    /// locked time short.
     burst: Vec<Held>,
     spare: Vec<Vec<u8>>,
     counters: PortCounters,

@@ -161,7 +161,7 @@ pub(super) struct ProbeChecker {
 }
 
 impl ProbeChecker {
-    /// Reads the clock. All packets of one call of `transmit` get the same reception time.
+    /// Reads the clock. All packets of one `transmit` call get the same reception time.
     pub(super) fn read_clock(&mut self) {
         self.now_ns = Clock::Machine.now_ns();
     }

@@ -54,8 +54,7 @@ pub(super) struct File {
     pub(super) steps: Vec<StepKeys>,
 }
 
-/// A traffic class, whose packets have the same settings. An absent setting has the value that is
-/// configured for the port.
+/// A traffic class, whose packets have the same settings. Absent settings are those of the port.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(in super::super) struct ClassKeys {
@@ -75,11 +74,11 @@ pub(super) struct StepKeys {
     pub(super) rate: Rate,
     /// Rate at the end of the step.
     pub(super) to: Option<Rate>,
-    /// Frame lengths of the step. The default is the frame lengths of the previous step, or of the
-    /// port in the first step.
+    /// Frame lengths of the step. By default, they are those of the previous step. The first step
+    /// uses the frame lengths of the port.
     pub(super) size: Option<Size>,
-    /// Relative proportion of packets in each traffic class. The default is the proportions of the
-    /// previous step. In the first step, the default is equal proportions.
+    /// Relative proportion of packets in each traffic class. By default, the proportions are those
+    /// of the previous step. They are equal in the first step.
     #[serde(default)]
     pub(super) shares: Option<BTreeMap<String, f64>>,
 }

@@ -56,7 +56,7 @@ struct Segment {
     limits: Vec<u32>,
 }
 
-/// Properties of a period with a constant rate, for a packet in this period.
+/// Properties of a packet's segment, a period with a constant rate.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct Position<'a> {
     /// Number of the first packet after the segment.
