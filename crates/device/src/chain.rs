@@ -31,7 +31,7 @@ pub struct DeviceChain {
     /// Next function for each combination of function, packet class and verdict. `HOP_NONE` means
     /// that the packet leaves the device.
     hops: Vec<u32>,
-    /// For each function, whether the host can do without its packets afterwards.
+    /// Marks functions whose packets the host does not need.
     unneeded: Vec<bool>,
     /// Whether the device reserves a table for a later chain.
     reserves_table: bool,

@@ -78,7 +78,7 @@ pub(crate) fn packets_of(bin: &Bin) -> Range<usize> {
     first..first + usize::from(bin.count)
 }
 
-/// Returns the end of the array elements that the submission uses.
+/// Returns the index after the last array element in use.
 pub(crate) fn used_entries(chunk: &Chunk) -> usize {
     chunk.bins.iter().map(|bin| packets_of(bin).end).max().unwrap_or(0)
 }

@@ -113,9 +113,8 @@ pub trait Device: Send + Sync {
     /// reports.
     fn choices(&self) -> Vec<Choice>;
 
-    /// Returns this device's counter values of program `program` ([`Program::counter_bytes`]). The
-    /// values are exact while no submission is in flight. A lost device returns the last known
-    /// values.
+    /// Returns this device's counter values for `program` ([`Program::counter_bytes`]). The values
+    /// are exact while no submission is in flight. A lost device returns the last known values.
     fn counters(&self, program: usize) -> Vec<u64> {
         let _ = program;
         Vec::new()

@@ -102,7 +102,7 @@ pub enum Error {
 }
 
 /// Reason why a device, a mode or an energy meter is unavailable. The variants tell whether the
-/// operator can solve the problem. The text is one clause or sentence.
+/// operator can solve the problem.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Unavailable {
     /// The operator can solve the problem. For example, software or a permission is missing, or

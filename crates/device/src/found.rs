@@ -1,4 +1,4 @@
-//! Results of a search for devices of one kind. A device that cannot be used has a reason.
+//! Results of a search for devices of one kind, with a reason for each unusable device.
 
 use serde::Serialize;
 
@@ -8,7 +8,7 @@ use crate::options::Mode;
 /// All devices of one kind on this machine.
 #[derive(Clone, Debug, Serialize)]
 pub struct Probe {
-    /// The devices. The index of a device is the number in its name.
+    /// Devices, indexed by the number in their names.
     pub found: Vec<Found>,
     /// Reason why there is no device, or `None` if there is one.
     pub reason: Option<Unavailable>,

@@ -31,7 +31,7 @@ impl Mode {
     }
 }
 
-/// How packets reach a device with separate memory, and return, in launch mode.
+/// How launch mode moves packets to a device with separate memory, and back.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Transfer {

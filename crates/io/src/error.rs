@@ -3,7 +3,8 @@
 use std::io;
 use std::path::{Path, PathBuf};
 
-/// A failed operation of a port. A malformed packet is not an error. The port counts and skips it.
+/// A failed port operation. A malformed packet is not an error, because the port counts and skips
+/// it.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
     /// A key of the configuration has an invalid value.

@@ -25,7 +25,7 @@ pub(super) struct Interleaving {
     pub(super) reason: String,
 }
 
-/// Number of interleaved packets that is compared with no interleaving. In the benchmark `dpi`, 8
+/// Number of interleaved packets in the comparison with plain processing. In the benchmark `dpi`, 8
 /// to 32 interleaved packets are equally fast.
 pub(super) const SAMPLE: u32 = 16;
 /// Minimum speedup that justifies interleaving if the table is in a nearby cache.
@@ -79,7 +79,6 @@ pub(super) fn choose(level: &Level, image: ImageRef<'_>) -> Interleaving {
     let groups = (2..=GROUP_MAX.ilog2()).map(|power| 1 << power);
     let measured: Vec<(u32, f64)> = groups.map(|group| (group, read_ns(group))).collect();
     let best_ns = measured.iter().map(|(_, ns)| *ns).fold(f64::INFINITY, f64::min);
-    // The best entry itself is near enough, so the search finds an entry.
     let (group, ns) = measured.into_iter().find(|(_, ns)| *ns <= best_ns * NEAR_BEST).unwrap_or((GROUP_MAX, best_ns));
     let reason =
         format!("{group} interleaved: {size} responds in {alone_ns:.1} ns, interleaved reads in {ns:.1} ns each");

@@ -1,5 +1,5 @@
-//! Connection of one worker to the CPU as a device. It processes the batches of a submission one
-//! after the other.
+//! Connection of one worker to the CPU, which processes the batches of a submission one after the
+//! other.
 
 use std::collections::VecDeque;
 use std::sync::Arc;

@@ -1,5 +1,4 @@
-//! The CPU as a device. Submitted packets are processed at once, on the thread of the worker that
-//! submits them.
+//! The CPU as a device. The worker that submits packets also processes them, on the same thread.
 
 mod counters;
 mod interleaving;

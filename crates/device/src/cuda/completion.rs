@@ -7,7 +7,7 @@ use cudarc::driver::result::DriverError;
 
 use super::slot::Slot;
 
-/// Waiting time of a submission, divided by the interval between driver queries about it.
+/// The interval between two driver queries is the submission's waiting time divided by this number.
 const QUERY_DIVISOR: u32 = 16;
 /// Maximum time between two queries of the driver.
 const QUERY_INTERVAL_MAX: Duration = Duration::from_micros(100);

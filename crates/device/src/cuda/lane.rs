@@ -27,8 +27,8 @@ use crate::error::Error;
 use crate::options::Transfer;
 use crate::transfer::{ChunkPlan, ChunkTransfer};
 
-/// Number of recently used streams that are not reused yet. A new launch in such a stream could
-/// wait until the last launch in it has ended.
+/// Number of free streams that are kept back from reuse. A launch in a recently used stream could
+/// wait for the previous launch to end.
 const SPARE_SLOTS: usize = 4;
 
 /// Connection of one worker to the device in launch mode. It returns submissions in the order in

@@ -103,7 +103,7 @@ impl Arrays {
     }
 }
 
-/// Enqueues the copies in `copies` and in `blocks`, all in the same stream.
+/// Enqueues all given copies in one stream.
 fn enqueue(
     copies: &mut Copies,
     stream: &Stream,

@@ -45,7 +45,7 @@ pub(super) struct Opened {
     pub(super) parts: ManuallyDrop<Parts>,
 }
 
-/// Resources of a device, which are freed when the device is closed, unless the device is lost.
+/// Device resources that are freed on close, unless the device is lost.
 // The order of the fields matters, because Rust drops them in this order.
 pub(super) struct Parts {
     pub(super) groups: Option<Running>,

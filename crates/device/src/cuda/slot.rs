@@ -55,7 +55,7 @@ pub(super) struct Slot {
     /// Offset of the scratch memory in bytes, and its capacity in packets.
     pub(super) scratch: (usize, usize),
     pub(super) offsets: ArrayOffsets,
-    /// The parts of the arrays that are copied to the device, and the parts that are copied back.
+    /// Array parts that are copied to the device, and those that are copied back.
     pub(super) copied: [Parts; 2],
     /// List of copies, kept between calls to reuse its memory.
     pub(super) copies: Copies,
@@ -168,7 +168,7 @@ pub(super) struct ArrayOffsets {
     pub(super) parameters: usize,
     pub(super) descriptors: usize,
     pub(super) outcomes: usize,
-    /// Offset of the records of packet paths, or `end` if there are no such records.
+    /// Offset of the packet path records, or `end` if there are none.
     pub(super) trails: usize,
     pub(super) end: usize,
 }
@@ -177,7 +177,7 @@ pub(super) struct ArrayOffsets {
 pub(super) type Parts = [(usize, usize); 3];
 
 impl ArrayOffsets {
-    /// Computes the layout of arrays with one element for each of `entries` packets.
+    /// Computes the layout of arrays for `entries` packets.
     fn new(bins: usize, entries: usize, runs_chain: bool) -> Self {
         let mut end = ALIGN_BYTES;
         let mut append = |bytes: usize| {
@@ -194,8 +194,8 @@ impl ArrayOffsets {
         Self { bins: bins_at, cycles, parameters, descriptors, outcomes, trails, end }
     }
 
-    /// Returns the parts of the arrays to copy to the device, and the parts to copy back. The
-    /// arrays contain `packets` packets.
+    /// Returns the array parts to copy to the device, and those to copy back. The arrays contain
+    /// `packets` packets.
     fn copied(&self, is_direct: bool, packets: usize, gap_bytes_max: usize) -> [Parts; 2] {
         let to_device = [
             (self.bins, if is_direct { 0 } else { self.parameters - self.bins }),

@@ -47,8 +47,8 @@ pub(super) struct Tables {
 struct Updates {
     stream: Stream,
     staging: PinnedMemory,
-    /// Whether a copy did not end within its timeout. The device may then still read the staging
-    /// buffer, which must not be used again.
+    /// Whether a copy has exceeded its timeout. The device may then still read the staging buffer,
+    /// which must not be used again.
     stuck: bool,
 }
 

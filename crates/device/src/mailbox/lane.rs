@@ -36,8 +36,7 @@ pub(crate) trait GroupsDevice: Send + Sync {
 
     fn check(&self, region: &mut Region, chunk: &Chunk) -> Result<(), Error>;
 
-    /// Makes the number of a closed connection available again. The connection must have no
-    /// unfinished batches.
+    /// Releases the number of a closed connection. The connection must have no unfinished batches.
     fn return_lane(&self, lane: usize);
 }
 

@@ -60,7 +60,7 @@ impl Mailboxes {
         (size_of::<Mailbox>() + slots as usize * MailboxSlot::new(bin_packets).bytes).next_multiple_of(ALIGN_BYTES)
     }
 
-    /// Describes mailboxes in zeroed memory, and sets their counters.
+    /// Initializes mailboxes in zeroed memory.
     ///
     /// # Safety
     /// `base` must be valid for `groups` times [`Mailboxes::bytes_each`] bytes as long as the value
@@ -102,8 +102,7 @@ impl Mailboxes {
         self.word(group, offset_of!(Mailbox, finished)).load(Ordering::Acquire)
     }
 
-    /// Writes a batch of packets to the slot with the number `posted`, and posts it to the
-    /// work-group.
+    /// Writes a batch to the slot with the number `posted`, and posts it to the work-group.
     ///
     /// # Safety
     /// The slot must be free: the group never owned it, or the caller has acquired its completion.
@@ -184,16 +183,15 @@ impl Mailboxes {
         unsafe { self.base.add(group * self.mailbox_bytes + offset) }
     }
 
-    /// Returns a word of a mailbox as an atomic value, because the host and the work-group access
-    /// it at the same time.
+    /// Returns a mailbox word as an atomic, because host and work-group access it at the same time.
     fn word(&self, group: usize, offset: usize) -> &AtomicU32 {
         // SAFETY: the word is aligned, and lives as long as the mailboxes. Host and device access
         // it only by atomic operations.
         unsafe { AtomicU32::from_ptr(self.at(group, offset).cast().as_ptr()) }
     }
 
-    /// Returns two adjacent words of a mailbox as one atomic value, because the host and the
-    /// work-group access them at the same time.
+    /// Returns two adjacent mailbox words as one atomic, because host and work-group access them at
+    /// the same time.
     fn pair(&self, group: usize, offset: usize) -> &AtomicU64 {
         // SAFETY: the pair lies at a multiple of 8, and lives as long as the mailboxes. While
         // groups run, host and device access it only by 8-byte atomic operations.

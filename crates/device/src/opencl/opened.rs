@@ -46,8 +46,8 @@ pub(super) struct Opened {
     pub(super) watch: Watch,
     /// Whether the device runs a chain of functions.
     pub(super) runs_chain: bool,
-    /// Plans the transfer of packets to the device and back. If the device works in the host's
-    /// memory, the plans allow access to all bytes.
+    /// Plans packet transfers. If the device works in the host's memory, the plans allow access to
+    /// all bytes.
     pub(super) planner: Planner,
     /// Timeout for copies of table changes.
     pub(super) copy_timeout: Duration,

@@ -33,7 +33,7 @@ const SLOTS: u32 = 64;
 /// Timeout for the start of work-groups if the kernel is already compiled. The work-groups may have
 /// to wait for other work on the device.
 const START_TIMEOUT: Duration = Duration::from_secs(20);
-/// Timeout for the first start of the work-groups, which includes the time to compile the kernel.
+/// Timeout for the first start of the work-groups, including kernel compilation.
 const COMPILE_TIMEOUT: Duration = Duration::from_secs(120);
 const POLL_INTERVAL: Duration = Duration::from_micros(50);
 

@@ -38,7 +38,7 @@ pub fn probe() -> Probe {
 
 /// Returns every device of every platform, with the name of its platform. The devices are
 /// enumerated only once, because a number must always mean the same device. Besides, PoCL returns
-/// no devices to a thread that queries it during the first query of another thread.
+/// no devices to a thread while another thread makes the first query.
 fn devices() -> Result<&'static [(String, Device)], Unavailable> {
     static DEVICES: OnceLock<Result<Vec<(String, Device)>, Unavailable>> = OnceLock::new();
     DEVICES.get_or_init(enumerate).as_deref().map_err(Clone::clone)
@@ -238,7 +238,7 @@ fn pci(device: &Device, extensions: &str) -> Option<String> {
     None
 }
 
-/// Returns a text from the driver without surrounding spaces, newlines and zeros.
+/// Trims spaces, newlines and zeros from a driver's text.
 fn text(answer: Result<String, ClError>) -> String {
     answer.map(|text| text.trim_matches(['\0', ' ', '\n']).to_owned()).unwrap_or_default()
 }

@@ -207,8 +207,8 @@ impl OwnSlot {
         Ok(Self { queue, arrays, staging: None, packed: Vec::new() })
     }
 
-    /// Fills the range `part` of the device arrays with zeros. The zeros are copied from the host
-    /// memory `zeros`, which is at least as long as the arrays.
+    /// Fills `part` of the device arrays with zeros from the host memory `zeros`, which is at least
+    /// as long as the arrays.
     fn clear(&self, zeros: &Memory, part: &Range<usize>, id: &str) -> Result<(), Error> {
         // SAFETY: the range lies within the memory, and the copy ends before this function returns.
         let copied =

@@ -232,8 +232,6 @@ impl Receive for ReceiveQueue {
 /// Frees the buffer of a frame that was not accepted.
 #[cold]
 fn give_back(region: &mut Region, offset: usize, start: usize) {
-    // If the frame starts inside a buffer that the kernel held, the buffer becomes an empty packet
-    // and is freed.
     match region.arrived(offset, 0) {
         Some(descriptor) => region.release(&descriptor),
         None => region.reclaim(buffer(start)),

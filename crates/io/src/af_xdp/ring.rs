@@ -142,7 +142,7 @@ impl<T: Copy> Producer<T> {
         self.ring.producer().store(self.head, Ordering::Release);
     }
 
-    /// Returns whether the kernel has not consumed all entries of the ring yet.
+    /// Returns whether the ring holds entries that the kernel has not consumed.
     #[inline]
     pub(super) fn is_pending(&self) -> bool {
         self.ring.consumer().load(Ordering::Acquire) != self.head

@@ -102,7 +102,8 @@ impl Port {
         let mut kernel_interface = KernelInterface::of_device(config);
         let unowned =
             kernel_interface.as_mut().and_then(|kernel_interface| kernel_interface.attach_program(config).err());
-        // Set the interface to promiscuous mode here. If this fails, the driver sets the mode.
+        // Promiscuous mode that is set here ends with the process. If this fails, the driver sets
+        // the mode.
         let promiscuous = config.promiscuous.unwrap_or(true)
             && !kernel_interface.as_mut().is_some_and(KernelInterface::make_promiscuous);
         // From here on, a return with an error closes the device.

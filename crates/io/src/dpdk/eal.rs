@@ -8,8 +8,8 @@ use std::sync::Mutex;
 use super::ffi;
 use crate::Error;
 
-/// Arguments that were used to initialize the EAL of DPDK, or the error. A process can initialize
-/// the EAL only once.
+/// EAL arguments of this process, or the error of the initialization. A process can initialize the
+/// EAL only once.
 static ARGUMENTS: Mutex<Option<Result<Vec<String>, Refused>>> = Mutex::new(None);
 
 /// Reason why the EAL was not initialized.

@@ -33,8 +33,8 @@ pub(super) fn receive_entries(config: &Config) -> u16 {
     if config.is_af_xdp() { config.receive_ring.max(FILLED_AT_ONCE) } else { config.receive_ring }
 }
 
-/// Returns the string that attaches the device. For the driver net_af_packet, it contains the
-/// configured ring size.
+/// Returns the DPDK argument string that attaches the device. For the driver net_af_packet, it
+/// contains the configured ring size.
 pub(super) fn arguments(config: &Config) -> String {
     let device = &config.device;
     if !config.is_af_packet() || argument(device, "framecnt").is_some() {

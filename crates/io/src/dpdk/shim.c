@@ -107,8 +107,7 @@ int gw_dpdk_state(uint16_t port, struct gw_dpdk_port_state *state)
     return 0;
 }
 
-// Header fields for the flow hash (RSS) of the device. These are the IP addresses, and the ports of
-// TCP and UDP.
+// Header fields for the device's flow hash (RSS): the IP addresses, and the TCP and UDP ports.
 #define HASHED_FIELDS                                                                              \
     (RTE_ETH_RSS_IPV4 | RTE_ETH_RSS_FRAG_IPV4 | RTE_ETH_RSS_NONFRAG_IPV4_TCP |                     \
      RTE_ETH_RSS_NONFRAG_IPV4_UDP | RTE_ETH_RSS_NONFRAG_IPV4_OTHER | RTE_ETH_RSS_IPV6 |            \
@@ -317,8 +316,8 @@ uint32_t gw_dpdk_receive(struct gw_dpdk_pool *pool, uint16_t port, uint16_t queu
         }
         packets[i] = (struct gw_dpdk_packet){
             .buffer = buffer_number_of(pool, mbuf),
-            // The offset is computed from the buffer address in the mbuf. The sender may have
-            // changed this address if the packet came through `net_ring`, DPDK's device in memory.
+            // The offset is computed from the buffer address in the mbuf. If the packet came
+            // through DPDK's in-memory device `net_ring`, its sender may have changed this address.
             .head = (uint16_t)((uint8_t *)mbuf->buf_addr - (uint8_t *)mbuf - MBUF_BYTES -
                                PRIVATE_BYTES + mbuf->data_off),
             .length = mbuf->data_len,

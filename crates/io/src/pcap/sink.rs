@@ -59,7 +59,7 @@ struct Shared {
     held_bytes_max: usize,
     merge: Mutex<Merge>,
     progress: Condvar,
-    /// Whether the program continues after a failed write, which then ends only the capture file.
+    /// Whether a failed write ends only the capture file, and not the program.
     is_tolerant: bool,
     /// Message for the operator about a failed write. It has a separate lock, because `merge` may
     /// stay locked during a slow write.

@@ -280,7 +280,7 @@ impl Generator {
             && limits.is_empty();
         // Random number and flow index of each packet of the block.
         let (mut randoms, mut indices) = ([0; BLOCK_PACKETS], [0; BLOCK_PACKETS]);
-        // Number of packets that the loop examined before each packet of the block, including
+        // Number of packets that were examined before each packet of the block. The count includes
         // packets that are too long.
         let mut before: [usize; BLOCK_PACKETS] = std::array::from_fn(|packet| packet);
         let mut lengths = [fixed_bytes.unwrap_or(0); BLOCK_PACKETS + NEXT_PACKETS];

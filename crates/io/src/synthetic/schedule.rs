@@ -101,8 +101,8 @@ impl Steps<'_> {
         &rest[..rest.len().min(packets_max)]
     }
 
-    /// Returns the position of the packet that is `packets` packets of this worker after `at`.
-    /// `packets` must not exceed the worker's number of packets per round.
+    /// Returns the position that lies `packets` of this worker's packets after `at`. `packets` must
+    /// not exceed the worker's number of packets per round.
     #[inline(always)]
     pub(super) fn ahead(&self, at: Cursor, packets: usize) -> Cursor {
         let (mut slot, mut round_start) = (at.slot + packets, at.round_start);
