@@ -138,8 +138,8 @@ fn sum(bytes: &[u8]) -> u64 {
         wide += u128::from(u16::from_ne_bytes([last, 0]));
     }
 
-    // No addition overflows. The upper half counts carries, and a slice has too few words for 2^61
-    // carries.
+    // The upper half counts carries. A slice has too few words for 2^61 carries, so no addition
+    // overflows.
     let wide = (wide & u128::from(u64::MAX)) + (wide >> 64);
     let wide = (wide as u64 as u128) + (wide >> 64);
     let wide = wide as u64;

@@ -61,7 +61,7 @@ impl Kernels {
     unsafe fn run_bin(self, kernel: u8, call: &BinCall) {
         let variant = u8::try_from(call.variant).expect("the variant was converted from a u8");
         let native = self.native.filter(|native| native.covers(kernel, variant));
-        // SAFETY: guaranteed by the caller. The contract is the same for both forms.
+        // SAFETY: the caller upholds the contract, which is the same for both versions.
         unsafe { native.map_or_else(|| self.level.run_bin(kernel, call), |native| native.run_bin(kernel, call)) }
     }
 }

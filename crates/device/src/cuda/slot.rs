@@ -154,8 +154,8 @@ impl Slot {
 
     /// Returns the memory word that the last work-group sets when the submission is complete.
     pub(super) fn done(&self) -> &AtomicU32 {
-        // SAFETY: the first word of the host memory, which lives as long as `self`, and which has
-        // no other use.
+        // SAFETY: this is the first word of the host memory, which lives as long as `self`. The
+        // word has no other use.
         unsafe { AtomicU32::from_ptr(self.host.base().as_ptr().cast()) }
     }
 }

@@ -134,7 +134,7 @@ impl Tables {
         let source = self.memory.pointer + self.image_offsets[program] + range.start as u64;
         let part = &mut staging.bytes_mut()[..bytes.len()];
         // SAFETY: the source lies within the image. The staging buffer has no other use until the
-        // copy has ended. If the end is not seen, it is never freed (`stuck`).
+        // copy has ended, and is never freed if the copy does not end (`stuck`).
         unsafe { result::memcpy_dtoh_async(part, source, stream.stream) }.ok()?;
         let waiting = Instant::now();
         while !stream.is_idle().ok()? {
@@ -182,8 +182,8 @@ impl Tables {
             copy_to(offset, part);
             let target = self.memory.pointer + target + offset as u64;
             // SAFETY: the target lies within the image. The staging buffer has no other use until
-            // the copy has ended. If the end is not seen, it is never freed (`stuck`; a lost device
-            // frees nothing).
+            // the copy has ended, and is never freed if the copy does not end (`stuck`, or a lost
+            // device).
             unsafe { result::memcpy_htod_async(target, part, stream.stream) }.map_err(&failed)?;
             let waiting = Instant::now();
             while !stream.is_idle().map_err(&failed)? {

@@ -43,7 +43,7 @@ pub(crate) struct Mailboxes {
     words: HostWords,
 }
 
-// SAFETY: it holds only addresses. Each method states the conditions for accesses.
+// SAFETY: the value holds only addresses, and each method states the conditions for accesses.
 unsafe impl Send for Mailboxes {}
 // SAFETY: see above.
 unsafe impl Sync for Mailboxes {}
@@ -108,7 +108,7 @@ impl Mailboxes {
     /// The slot must be free: the group never owned it, or the caller has acquired its completion.
     /// No other thread may post to the group.
     pub(crate) unsafe fn post(&self, group: usize, posted: u32, chunk: &Chunk, bin: &Bin) {
-        // SAFETY: guaranteed by the caller. There is no other reference.
+        // SAFETY: the caller guarantees that the slot is free, and no other reference to it exists.
         let slot = unsafe { self.slot(group, posted) };
         let descriptors = &chunk.descriptors[packets_of(bin)];
         put(slot, 0, 0, &[Bin { first: 0, ..*bin }]);
@@ -130,7 +130,8 @@ impl Mailboxes {
     /// # Safety
     /// The caller must have acquired the completion of the slot.
     pub(crate) unsafe fn read(&self, group: usize, number: u32, chunk: &mut Chunk, bin: usize) {
-        // SAFETY: guaranteed by the caller. There is no other reference.
+        // SAFETY: the caller has acquired the completion of the slot, and no other reference to it
+        // exists.
         let slot = unsafe { self.slot(group, number) };
         let packets = packets_of(&chunk.bins[bin]);
         get(slot, self.slot.descriptors, 0, &mut chunk.descriptors[packets.clone()]);

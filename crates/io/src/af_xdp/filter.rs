@@ -50,7 +50,7 @@ struct RawSettings {
 
 // SAFETY: the struct consists of integers and arrays of integers and has no padding.
 unsafe impl Pod for RawRule {}
-// SAFETY: as for RawRule, the struct consists of integers and arrays and has no padding.
+// SAFETY: the struct consists of integers and arrays of integers and has no padding.
 unsafe impl Pod for RawSettings {}
 
 const _: () = assert!(size_of::<RawRule>() == 76 && size_of::<RawSettings>() == 12);

@@ -146,8 +146,8 @@ unsafe extern "C" {
 
 /// Returns the message of DPDK for an error number.
 pub(super) fn reason(number: c_int) -> String {
-    // SAFETY: the string belongs to DPDK. It is constant or valid until the next call of this
-    // thread, and is copied immediately.
+    // SAFETY: the string belongs to DPDK. It is constant or valid until this thread's next call,
+    // and is copied immediately.
     unsafe { text(gw_dpdk_error(number)) }
 }
 

@@ -145,7 +145,7 @@ impl Pool {
 
     /// Makes the calling thread the owner of the pool.
     pub(super) fn own(&self) {
-        // SAFETY: only the queues of the worker call it, at their first use.
+        // SAFETY: only the worker's queues call this function, at their first use.
         unsafe { ffi::gw_dpdk_pool_own(self.raw()) };
     }
 

@@ -123,7 +123,7 @@ fn compile(source: &str, architecture: &str) -> Result<Vec<u8>, Log> {
         .map(|option| (*option).to_owned())
         .chain([format!("--gpu-architecture={architecture}")])
         .collect();
-    // SAFETY: the program was just created. It is destroyed below, after its last use.
+    // SAFETY: the program was just created, and is destroyed only after its last use.
     let compiled = unsafe { result::compile_program(program, &options) };
     let cubin = match compiled {
         // SAFETY: see above.
@@ -143,7 +143,8 @@ fn compile(source: &str, architecture: &str) -> Result<Vec<u8>, Log> {
 /// The program must be compiled and not yet destroyed.
 unsafe fn read(program: sys::nvrtcProgram) -> Result<Vec<u8>, result::NvrtcError> {
     let mut bytes = 0;
-    // SAFETY: guaranteed by the caller. The buffer has the length that the compiler reports.
+    // SAFETY: the caller guarantees that the program is compiled. The buffer has the length that
+    // the compiler reports.
     unsafe {
         sys::nvrtcGetCUBINSize(program, &mut bytes).result()?;
         let mut cubin = vec![0_u8; bytes];

@@ -29,7 +29,7 @@ pub struct Context {
     context: sys::CUcontext,
 }
 
-// SAFETY: any thread may use a context after making it current, which `bind` does.
+// SAFETY: any thread may use a context after a call to `bind`.
 unsafe impl Send for Context {}
 // SAFETY: see above. The driver locks shared state.
 unsafe impl Sync for Context {}
@@ -66,8 +66,8 @@ impl Context {
 
 impl Drop for Context {
     fn drop(&mut self) {
-        // SAFETY: retained once and released once. Every object of the context holds a reference to
-        // it and is gone.
+        // SAFETY: the context was retained once and is released once. All of its objects are gone,
+        // because each of them holds a reference to it.
         let _ = unsafe { result::primary_ctx::release(self.device) };
     }
 }

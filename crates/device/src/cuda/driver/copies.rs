@@ -89,8 +89,8 @@ impl Copies {
             attributes.srcAccessOrder = sys::CUmemcpySrcAccessOrder::CU_MEMCPY_SRC_ACCESS_ORDER_STREAM;
             let mut first = 0;
             let (to, from, bytes) = (self.to.as_mut_ptr(), self.from.as_mut_ptr(), self.bytes.as_mut_ptr());
-            // SAFETY: the arrays have `count` values; the attributes apply from the first copy on.
-            // The rest is guaranteed by the caller.
+            // SAFETY: the arrays have `count` values, and the attributes apply from the first copy
+            // on. The caller guarantees the rest.
             return unsafe {
                 sys::cuMemcpyBatchAsync_v2(to, from, bytes, count, &mut attributes, &mut first, 1, stream.stream)
             }

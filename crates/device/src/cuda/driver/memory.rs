@@ -56,8 +56,8 @@ impl DeviceMemory {
     /// # Errors
     /// Returns [`Error::Driver`] if the copy fails.
     pub fn fill(&self, bytes: &[u8]) -> Result<(), Error> {
-        // SAFETY: `bytes` fits, because both sizes have the same source. The driver has read it
-        // when the call returns.
+        // SAFETY: `bytes` fits into the memory, because both sizes have the same source. The driver
+        // has read `bytes` when the call returns.
         unsafe { result::memcpy_htod_sync(self.pointer, bytes) }
             .and_then(|()| settle())
             .map_err(failed(&self.context.id, "copy to the device"))
@@ -69,8 +69,8 @@ impl Drop for DeviceMemory {
         let _ = self.context.bind();
         // The memory may contain secret keys or packet data.
         self.wipe();
-        // SAFETY: allocated once and freed once. Nothing uses it, because its owner has waited or
-        // leaks it.
+        // SAFETY: the memory was allocated once and is freed once. Its owner has waited until the
+        // device no longer uses it, or leaks it.
         let _ = unsafe { result::free_sync(self.pointer) };
     }
 }
@@ -124,8 +124,8 @@ impl PinnedMemory {
 impl Drop for PinnedMemory {
     fn drop(&mut self) {
         let _ = self.context.bind();
-        // SAFETY: allocated once and freed once. Nothing uses it, because its owner has waited or
-        // leaks it.
+        // SAFETY: the memory was allocated once and is freed once. Its owner has waited until the
+        // device no longer uses it, or leaks it.
         let _ = unsafe { result::free_host(self.base.as_ptr().cast()) };
     }
 }
@@ -144,7 +144,7 @@ struct HostLock {
     context: Arc<Context>,
 }
 
-// SAFETY: it is only an address. Code that dereferences it is responsible for that access.
+// SAFETY: the value is only an address. Code that dereferences it is responsible for the access.
 unsafe impl Send for HostLock {}
 // SAFETY: see above.
 unsafe impl Sync for HostLock {}

@@ -62,8 +62,8 @@ impl Module {
 impl Drop for Module {
     fn drop(&mut self) {
         let _ = self.context.bind();
-        // SAFETY: loaded once and unloaded once. None of its kernels runs, because its owner has
-        // waited or leaks it.
+        // SAFETY: the module was loaded once and is unloaded once. Its owner has waited until none
+        // of its kernels runs, or leaks it.
         let _ = unsafe { result::module::unload(self.module) };
     }
 }

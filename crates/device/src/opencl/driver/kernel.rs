@@ -11,7 +11,7 @@ use opencl3::memory::{Buffer, ClMem};
 /// Sets a kernel argument that points to a buffer in global memory.
 pub(in crate::opencl) fn set_buffer(kernel: &Kernel, index: u32, buffer: &Buffer<u8>) -> Result<(), ClError> {
     // SAFETY: the value has the size of a pointer, which the driver compares with the parameter.
-    // Launches state that the buffer lives long enough.
+    // The contract of a launch requires that the buffer lives long enough.
     unsafe { kernel.set_arg(index, &buffer.get()) }
 }
 

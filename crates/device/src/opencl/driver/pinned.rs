@@ -35,8 +35,8 @@ unsafe impl Sync for PinnedOwner {}
 
 impl Drop for PinnedOwner {
     fn drop(&mut self) {
-        // SAFETY: mapped once and no longer referenced. If the driver fails, the buffer is released
-        // without unmapping.
+        // SAFETY: the buffer was mapped once and is no longer referenced. If the driver fails, the
+        // buffer is released without unmapping.
         let _ = unsafe { self.queue.enqueue_unmap_mem_object(self.buffer.get(), self.mapped.as_ptr(), &[]) };
         let _ = self.queue.finish();
     }
@@ -60,7 +60,7 @@ pub(in crate::opencl) fn pinned(
     }
     let mut mapped: *mut c_void = std::ptr::null_mut();
     let flags = CL_MEM_READ_WRITE | CL_MEM_ALLOC_HOST_PTR;
-    // SAFETY: a new buffer is mapped once and completely, and the call waits for the end.
+    // SAFETY: the new buffer is mapped once and completely, and the call waits until it is mapped.
     let buffer = unsafe {
         Buffer::create(context, flags, allocated_bytes, std::ptr::null_mut()).and_then(|buffer: Buffer<u8>| {
             let access = CL_MAP_READ | CL_MAP_WRITE;

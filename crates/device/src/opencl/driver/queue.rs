@@ -55,7 +55,8 @@ pub(in crate::opencl) unsafe fn copy_to_device(
     bytes: usize,
 ) -> Result<Event, ClError> {
     let (host, none) = (host.as_ptr().cast(), std::ptr::null());
-    // SAFETY: guaranteed by the caller. The driver checks the bounds of the buffer.
+    // SAFETY: the caller guarantees valid host memory, and the driver checks the bounds of the
+    // buffer.
     let event = unsafe { enqueue_write_buffer(queue.get(), buffer.get(), 0, offset, bytes, host, NO_WAIT, none) };
     event.map(Event::new).map_err(ClError)
 }
@@ -72,7 +73,8 @@ pub(in crate::opencl) unsafe fn copy_to_host(
     bytes: usize,
 ) -> Result<Event, ClError> {
     let (host, none) = (host.as_ptr().cast(), std::ptr::null());
-    // SAFETY: guaranteed by the caller. The driver checks the bounds of the buffer.
+    // SAFETY: the caller guarantees valid host memory, and the driver checks the bounds of the
+    // buffer.
     let event = unsafe { enqueue_read_buffer(queue.get(), buffer.get(), 0, offset, bytes, host, NO_WAIT, none) };
     event.map(Event::new).map_err(ClError)
 }
@@ -102,7 +104,8 @@ pub(in crate::opencl) unsafe fn copy_block(
     let (origin, start, region) = ([offset, 0, 0], [0_usize; 3], [bytes, rows, 1]);
     let (origin, start, region, none) = (origin.as_ptr(), start.as_ptr(), region.as_ptr(), std::ptr::null());
     let (queue, buffer) = (queue.get(), buffer.get());
-    // SAFETY: guaranteed by the caller. The driver checks the bounds of the buffer.
+    // SAFETY: the caller guarantees valid host memory, and the driver checks the bounds of the
+    // buffer.
     let event = unsafe {
         let host: *mut c_void = base.add(offset).as_ptr().cast();
         match direction {

@@ -24,7 +24,7 @@ pub(in crate::opencl) struct SvmOwner {
 
 // SAFETY: the pointer is only passed to the driver, which accepts calls from any thread.
 unsafe impl Send for SvmOwner {}
-// SAFETY: see above. A shared reference only allows a comparison of contexts.
+// SAFETY: a shared reference only permits a comparison of contexts.
 unsafe impl Sync for SvmOwner {}
 
 impl SvmOwner {
