@@ -71,7 +71,7 @@ impl Loaded {
         let aligned = aligned(program.image())?;
         let mut loaded = Self { aligned, program, form: LoadedForm::Ref, measured: Vec::new(), interleaving: None };
         if implementation == Implementation::Ref {
-            // The slow reference has no counters, so the kernel itself counts.
+            // `ref` cannot count, so a function with counters runs its kernel instead.
             if loaded.counter_count() > 0
                 && let Some(level) = loaded.reference_level()
             {

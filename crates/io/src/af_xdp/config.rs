@@ -42,8 +42,8 @@ pub struct Config {
     /// Selects the frames that the workers receive if no filter rule matches.
     #[serde(default)]
     pub take: Take,
-    /// Whether workers process frames to other MAC addresses. By default, a router drops them, and
-    /// all other chains process them.
+    /// Whether workers process frames to other MAC addresses. Without this key, a router drops
+    /// them, and all other chains process them.
     #[serde(default)]
     pub promiscuous: Option<bool>,
     /// Filter rules, which take precedence over `take`. The first rule that matches a frame

@@ -44,8 +44,8 @@ pub struct Config {
     /// MTU of the device in bytes: the maximum packet length without the Ethernet header. Without
     /// this key, the port does not change the MTU.
     pub mtu: Option<u16>,
-    /// Whether the port also receives frames to other MAC addresses (promiscuous mode). By default,
-    /// the device receives them, and a router drops them.
+    /// Whether the port also receives frames to other MAC addresses (promiscuous mode). Without
+    /// this key, the device receives them, and a router drops them.
     #[serde(default)]
     pub promiscuous: Option<bool>,
     /// Selects what happens to packets with a wrong checksum.

@@ -43,7 +43,7 @@ impl Payload {
             None => Vec::new(),
         };
         patterns.sort_by_key(Vec::len);
-        // A copy of fixed size may read beyond the end of the last payload.
+        // A copy of fixed size may read beyond the last payload, so the pool is longer than needed.
         let pool_bytes = match config.payload {
             PayloadKind::Zero | PayloadKind::Stale => 0,
             _ => 2 * STARTS as usize + PIECE_BYTES_MAX + STEP_BYTES,

@@ -74,11 +74,11 @@ pub(super) struct StepKeys {
     pub(super) rate: Rate,
     /// Rate at the end of the step.
     pub(super) to: Option<Rate>,
-    /// Frame lengths of the step. By default, they are those of the previous step. The first step
-    /// uses the frame lengths of the port.
+    /// Frame lengths of the step. If absent, they stay as in the previous step. The first step uses
+    /// the frame lengths of the port.
     pub(super) size: Option<Size>,
-    /// Relative proportion of packets in each traffic class. By default, the proportions are those
-    /// of the previous step. They are equal in the first step.
+    /// Relative proportion of packets in each traffic class. If absent, the proportions stay as in
+    /// the previous step. They are equal in the first step.
     #[serde(default)]
     pub(super) shares: Option<BTreeMap<String, f64>>,
 }
