@@ -75,8 +75,8 @@ impl DeviceChain {
         self.hops[(from * self.rows + row) * self.verdicts + verdict] = u32::from(rank) << 16 | to as u32;
     }
 
-    /// Disables the copy back to the host for packets that leave the device after the function
-    /// `instance`.
+    /// Disables the copy back to the host for packets that are submitted to the function
+    /// `instance`. This includes packets that continue with later functions.
     pub fn skip_copy_back(&mut self, instance: usize) {
         self.unneeded[instance] = true;
     }
