@@ -15,14 +15,13 @@ use crate::fiber::Fiber;
 use crate::service::NoSignature;
 use crate::{Certificates, Error, Settings};
 
-/// Accepts TLS connections. The trait does not depend on rustls, so it can have other
-/// implementations.
+/// Accepts TLS connections. Implementations need not use rustls.
 pub trait Acceptor {
     /// Connection after the handshake.
     type Stream: AsyncRead + AsyncWrite + Unpin + Send + 'static;
 
-    /// Performs the TLS handshake on a connection. The future must run on a thread with a signing
-    /// [`crate::Service`].
+    /// Performs a TLS handshake on the connection. The future must run on a thread that has a
+    /// signing [`crate::Service`].
     fn accept(&self, connection: TcpStream) -> impl Future<Output = Result<Accepted<Self::Stream>, Failure>>;
 }
 
@@ -37,7 +36,7 @@ pub struct Accepted<S> {
     pub alpn: Option<Vec<u8>>,
     /// Name of the TLS version.
     pub version: &'static str,
-    /// Whether the client resumed an earlier session. A resumption needs no signature.
+    /// Whether the client resumed an earlier session. Resumed handshakes need no signature.
     pub resumed: bool,
     /// Whether the client has a valid certificate.
     pub client_certificate: bool,
@@ -50,8 +49,7 @@ pub enum Failure {
     Closed,
     /// The handshake took too long.
     Timeout,
-    /// The client did not send valid TLS, or it has no version or algorithm in common with this
-    /// server.
+    /// The client did not send valid TLS, or shares no version or algorithm with this server.
     Protocol,
     /// The client reported an error, such as an unknown authority.
     Alert,
@@ -72,7 +70,8 @@ impl RustlsAcceptor {
     /// Creates an acceptor with these settings.
     ///
     /// # Errors
-    /// Returns an error if the settings contradict each other, or if a file is refused.
+    /// Returns an error if the settings contradict each other, or if the file with client
+    /// authorities is invalid.
     pub fn new(settings: &Settings, certificates: Arc<Certificates>) -> Result<Self, Error> {
         let config = settings.server_config(certificates)?;
         Ok(Self { acceptor: TlsAcceptor::from(Arc::new(config)), timeout: settings.handshake_timeout })
@@ -93,12 +92,11 @@ impl Acceptor for RustlsAcceptor {
     type Stream = TlsStream<TcpStream>;
 
     async fn accept(&self, connection: TcpStream) -> Result<Accepted<Self::Stream>, Failure> {
-        // Only the handshake runs on the separate stack of the fiber. The timeout of tokio is
-        // therefore never suspended in the middle of a poll.
+        // Keep the timeout outside the fiber. A poll of tokio's timer must not be suspended.
         let handshake = Fiber::new(self.acceptor.accept(connection));
         let stream = match tokio::time::timeout(self.timeout, handshake).await {
             Err(_) => return Err(Failure::Timeout),
-            // There is too little memory for the separate stack of the fiber.
+            // The fiber's stack could not be allocated.
             Ok(Err(_)) => return Err(Failure::Signing),
             Ok(Ok(Err(error))) => return Err(classify(&error)),
             Ok(Ok(Ok(stream))) => stream,

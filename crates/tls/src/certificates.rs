@@ -1,4 +1,4 @@
-//! Finds certificates by server name. They can be replaced while handshakes run.
+//! Finds the certificate for a server name. Certificates can be replaced while handshakes run.
 
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
@@ -29,7 +29,7 @@ pub struct KeyFiles {
     pub ocsp: Option<PathBuf>,
 }
 
-/// Certificate and its private key, for one or more host names.
+/// Certificate and its private key.
 #[derive(Debug)]
 struct Entry {
     certified: Arc<CertifiedKey>,
@@ -40,20 +40,19 @@ struct Entry {
 /// Certificates that were loaded from the files at one time.
 #[derive(Debug)]
 struct Store {
-    /// Certificates in configuration order. The first one serves clients with an unknown server
-    /// name.
+    /// Certificates in configuration order. Clients with an unknown server name get the first one.
     entries: Vec<Entry>,
-    /// Indices of the certificates for each DNS name in lower case, such as `*.example.com`.
+    /// Maps lowercase DNS names, such as `*.example.com`, to the indices of their certificates.
     names: HashMap<String, Vec<usize>>,
 }
 
-/// Certificates of a proxy, shared by all threads. A handshake that selects its certificate after a
-/// replacement uses a new certificate.
+/// Certificates of a proxy, shared by all threads. After a replacement, handshakes that have not
+/// yet selected a certificate use a new one.
 #[derive(Debug)]
 pub struct Certificates(ArcSwap<Store>);
 
 impl Certificates {
-    /// Loads and checks the files of all certificates and keys.
+    /// Loads and checks all certificates and keys.
     ///
     /// # Errors
     /// Returns an error that names the file and the reason.
@@ -61,8 +60,8 @@ impl Certificates {
         Ok(Self(ArcSwap::from_pointee(Store::load(files, None, now)?)))
     }
 
-    /// Loads and checks all certificates. Another process holds their private keys, and `keys` are
-    /// the public keys. The key files are not read.
+    /// Loads and checks certificates whose private keys are in another process. `keys` are the
+    /// matching public keys. The key files are not read.
     ///
     /// # Errors
     /// Returns an error that names the file and the reason.
@@ -70,8 +69,7 @@ impl Certificates {
         Ok(Self(ArcSwap::from_pointee(Store::load(files, Some(keys), now)?)))
     }
 
-    /// Loads and checks the files of all certificates and keys again. After an error, the current
-    /// certificates stay in use.
+    /// Reloads all certificates and keys. After an error, the current certificates stay in use.
     ///
     /// # Errors
     /// Returns an error that names the file and the reason.
@@ -85,7 +83,7 @@ impl Certificates {
         self.0.load().entries.iter().map(|entry| Arc::clone(&entry.key)).collect()
     }
 
-    /// Returns the time from 1970 until the first certificate expires.
+    /// Returns the earliest expiry time of all certificates, counted from 1970.
     pub fn not_after(&self) -> Option<Duration> {
         self.0.load().entries.iter().map(|entry| entry.not_after).min()
     }
@@ -102,8 +100,8 @@ impl ResolvesServerCert for Certificates {
                 &all
             }
         };
-        // If no certificate suits the client's signature schemes, the first one is returned. rustls
-        // then reports the failure.
+        // If no certificate fits the client's signature schemes, return the first one. rustls then
+        // reports the failure.
         let suits = |index: &&usize| {
             let key = &store.entries[**index].certified.key;
             key.choose_scheme(hello.signature_schemes()).is_some()
@@ -137,14 +135,14 @@ impl Store {
                 store.names.entry(name).or_default().push(index);
             }
         }
-        // RSA signatures take the longest. RSA keys therefore serve only clients that support no
-        // other key.
+        // Sort RSA keys last, because RSA signatures take the longest. Only clients that support no
+        // other key then use them.
         let is_rsa = |index: &usize| store.entries[*index].key.class().rsa_bits().is_some();
         store.names.values_mut().for_each(|indices| indices.sort_by_key(is_rsa));
         if store.entries.is_empty() { Err(Error::NoCertificates) } else { Ok(store) }
     }
 
-    /// Returns the certificates for a host name, or else for the wildcard name that covers it.
+    /// Returns the certificates for a host name, or else for a wildcard name that covers it.
     fn named(&self, name: &str) -> Option<&Vec<usize>> {
         let name = name.to_ascii_lowercase();
         self.names.get(&name).or_else(|| self.names.get(&format!("*.{}", name.split_once('.')?.1)))

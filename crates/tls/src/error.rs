@@ -1,8 +1,8 @@
-//! Errors that an operator must resolve. Failed handshakes are only counted ([`crate::Failure`]).
+//! Configuration errors. Failed handshakes are only counted ([`crate::Failure`]).
 
 use std::path::PathBuf;
 
-/// Error in the settings of an acceptor. An operator must resolve it.
+/// Error in the settings of an acceptor.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
     /// A key or its certificate is refused.

@@ -31,8 +31,7 @@ type Resume = Waker;
 type Suspend = Yielder<Resume, ()>;
 
 thread_local! {
-    /// Handle that can suspend this thread's current fiber, and the waker of the task that polls
-    /// the fiber.
+    /// Handle to the running fiber, and the waker of its task.
     static CURRENT: RefCell<Option<(NonNull<Suspend>, Waker)>> = const { RefCell::new(None) };
     /// Unused stacks.
     static STACKS: RefCell<Vec<DefaultStack>> = const { RefCell::new(Vec::new()) };
@@ -44,7 +43,7 @@ thread_local! {
 ///
 /// It is not `Send`, because the stack may hold values that belong to its thread.
 pub(crate) struct Fiber<F: Future> {
-    /// Suspended call of `poll`. It borrows `future`, so it must be dropped before `future`.
+    /// Suspended call to `poll`. It borrows `future`, so it must be dropped first.
     suspended: Option<Coroutine<Resume, (), Poll<F::Output>, DefaultStack>>,
     future: Pin<Box<F>>,
 }
@@ -74,7 +73,6 @@ impl<F: Future + 'static> Future for Fiber<F> {
     type Output = std::io::Result<F::Output>;
 
     fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
-        // The fields are not pinned, because the inner future is in a box.
         let this = self.get_mut();
         let mut coroutine = match this.suspended.take() {
             Some(suspended) => {
@@ -119,8 +117,8 @@ impl<F: Future> Drop for Fiber<F> {
     }
 }
 
-/// Saved handle of the outer fiber while an inner fiber runs. Dropping this value makes the outer
-/// fiber current again, even after a panic.
+/// Saves the outer fiber while an inner fiber runs. When this value is dropped, the outer fiber
+/// becomes current again, even after a panic.
 struct Outer(Option<(NonNull<Suspend>, Waker)>);
 
 impl Outer {
@@ -139,7 +137,7 @@ impl Drop for Outer {
 /// Suspends the current fiber until `poll` returns ready. Returns `None` outside a fiber.
 ///
 /// `poll` must store the waker of its context, as in [`Future::poll`]. Other tasks run meanwhile,
-/// so the caller must not borrow the value of a thread-local variable.
+/// so the caller must not hold a borrow of a thread-local variable.
 pub(crate) fn wait<T>(mut poll: impl FnMut(&mut Context<'_>) -> Poll<T>) -> Option<T> {
     let (yielder, mut waker) = CURRENT.with_borrow(|current| current.clone())?;
     loop {
@@ -177,7 +175,7 @@ mod tests {
         }
     }
 
-    /// Value that one task sets, and the waker of the fiber that waits for it.
+    /// Value that one task sets, and the waker of the waiting fiber.
     #[derive(Default)]
     struct Slot(Cell<Option<u32>>, Cell<Option<Waker>>);
 

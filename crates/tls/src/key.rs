@@ -9,8 +9,8 @@ use rustls::{Error, OtherError, SignatureAlgorithm, SignatureScheme};
 
 use crate::service;
 
-/// Signature schemes of RSA keys, in order of preference. Some of them are mandatory (RFC 8446,
-/// section 9.1).
+/// Signature schemes for RSA keys, in order of preference. RFC 8446, section 9.1, requires some of
+/// them.
 const RSA: [(SignatureScheme, Scheme); 6] = [
     (SignatureScheme::RSA_PSS_SHA256, Scheme::RsaPss(Hash::Sha256)),
     (SignatureScheme::RSA_PSS_SHA384, Scheme::RsaPss(Hash::Sha384)),

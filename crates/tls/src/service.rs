@@ -1,4 +1,4 @@
-//! Signing service of a thread. It connects the thread's event loop with a [`Signer`], or with a
+//! Signing service of a thread. It connects the event loop to a [`Signer`] in this process, or to a
 //! signer in another process.
 
 use std::cell::RefCell;
@@ -16,8 +16,8 @@ use tokio::sync::Notify;
 
 use crate::fiber;
 
-/// Number of turns of the event loop that a job waits before it is signed. Meanwhile, other
-/// handshakes can add jobs to the same batch.
+/// Number of event-loop turns that a job waits before it is signed. Meanwhile, other handshakes can
+/// add jobs to the batch.
 const TURNS: usize = 4;
 /// Pause before another attempt to connect to a lost signer.
 const RETRY: Duration = Duration::from_millis(20);
@@ -88,14 +88,14 @@ pub(crate) enum NoSignature {
 }
 
 impl Service {
-    /// Creates the signing service of the current thread, with a signer in this process. Replaces
-    /// an earlier service of the thread.
+    /// Creates the signing service of the current thread, with a signer in this process. It
+    /// replaces any earlier service of the thread.
     pub fn new(signer: Signer) -> Self {
         Self::with(Engine::Inside(Box::new(signer)))
     }
 
-    /// Creates the signing service of the current thread, with a signer in another process.
-    /// Replaces an earlier service of the thread.
+    /// Creates the signing service of the current thread, with a signer in another process. It
+    /// replaces any earlier service of the thread.
     pub fn separate(remote: Remote) -> Self {
         Self::with(Engine::Separate(Box::new(remote)))
     }
@@ -116,8 +116,8 @@ impl Service {
         self.0.engine.borrow().counters()
     }
 
-    /// Signs jobs until the future is dropped. Each thread runs this future once, at the same time
-    /// as its connections.
+    /// Signs jobs until the future is dropped. Each thread runs this future once, concurrently with
+    /// its connections.
     pub async fn run(&self) {
         let shared = &self.0;
         let is_inside = matches!(*shared.engine.borrow(), Engine::Inside(_));
@@ -125,13 +125,12 @@ impl Service {
             return shared.run_inside().await;
         }
         loop {
-            // The method `collect` may fail because no file descriptor is available. The next
-            // iteration of the loop tries again.
+            // Ignore errors, such as a lack of file descriptors. The next iteration tries again.
             let _ = shared.collect().await;
             let socket = shared.with_remote(|remote| remote.socket().to_owned());
             tokio::time::sleep(RETRY).await;
-            // The signer may answer slowly. A blocking task keeps the other connections of this
-            // thread running.
+            // Connect in a blocking task. A slow signer would otherwise delay the connections of
+            // this thread.
             let opened = tokio::task::spawn_blocking(move || Connection::open(&socket)).await;
             if let Ok(Ok(connection)) = opened {
                 shared.with_remote(|remote| remote.resume(connection));
@@ -163,10 +162,10 @@ impl Shared {
         }
     }
 
-    /// Calls `work` with the connection to the signer in another process.
+    /// Calls `work` with the connection to the signer process.
     ///
     /// # Panics
-    /// Panics if this thread signs itself.
+    /// Panics if the signer is in this process.
     fn with_remote<T>(&self, work: impl FnOnce(&mut Remote) -> T) -> T {
         match &mut *self.engine.borrow_mut() {
             Engine::Separate(remote) => work(remote),
@@ -190,8 +189,8 @@ impl Shared {
                 Some(false) => tokio::task::yield_now().await,
                 Some(true) => {
                     socket.readable().await?;
-                    // The bytes are read through another file descriptor of the same socket. The
-                    // error makes the runtime wait for the next byte.
+                    // Another file descriptor of this socket reads the bytes. Report `WouldBlock`,
+                    // so tokio waits for new bytes.
                     let read = || Err::<(), _>(std::io::ErrorKind::WouldBlock.into());
                     let _ = socket.try_io(Interest::READABLE, read);
                 }
@@ -236,7 +235,7 @@ impl Shared {
     }
 }
 
-/// Signs `message` with `key`. Suspends the calling fiber until the signature is available.
+/// Signs `message` with `key`. The calling fiber is suspended until the signature is available.
 pub(crate) fn sign(key: &Arc<Key>, scheme: Scheme, message: &[u8]) -> Result<Vec<u8>, NoSignature> {
     /// Cancels the job when the handshake ends before its answer.
     struct Job<'a>(&'a Shared, JobId);

@@ -1,4 +1,4 @@
-//! Settings of an acceptor, and their conversion to a configuration of rustls.
+//! Settings of an acceptor, and their conversion to a rustls configuration.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -44,8 +44,8 @@ pub enum ClientCertificates {
     /// Clients are not asked.
     #[default]
     None,
-    /// The server asks clients for a certificate. It accepts clients without a certificate, but
-    /// rejects invalid certificates.
+    /// The server requests a client certificate. It accepts clients without one, but rejects
+    /// invalid certificates.
     Optional {
         /// File with the accepted authorities in PEM form.
         authorities: PathBuf,
@@ -88,8 +88,8 @@ impl Default for Settings {
 }
 
 impl Settings {
-    /// Creates a configuration of rustls, which all threads share. It contains the keys for session
-    /// tickets. These keys change every six hours.
+    /// Creates the rustls configuration that all threads share. It contains the session ticket
+    /// keys, which change every six hours.
     pub(crate) fn server_config(&self, certificates: Arc<Certificates>) -> Result<ServerConfig, Error> {
         let provider = CryptoProvider {
             kx_groups: self.groups.iter().map(|group| group.exchange()).collect(),
@@ -111,7 +111,7 @@ impl Settings {
         };
         let mut config = builder.with_cert_resolver(certificates);
         config.alpn_protocols.clone_from(&self.alpn);
-        // A session is stored only in its ticket, so the server keeps no state about clients.
+        // Session tickets contain the whole session, so the server stores nothing per client.
         config.session_storage = Arc::new(NoServerSessionStorage {});
         if self.tickets {
             config.ticketer = Ticketer::new().map_err(Error::Settings)?;
