@@ -1,5 +1,5 @@
-//! Control socket of the proxy. Each request and each reply is one line of JSON, as
-//! `docs/control.md` defines.
+//! Control socket of the proxy. Each request and each reply is one line of JSON
+//! (`docs/control.md`).
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::os::unix::fs::PermissionsExt;
@@ -14,7 +14,7 @@ use crate::Error;
 
 /// Longest request, in bytes.
 const REQUEST_BYTES_MAX: u64 = 64 << 10;
-/// Maximum time that a client may be idle between two requests.
+/// Maximum idle time of a client between two requests.
 const WAIT: Duration = Duration::from_secs(10);
 
 /// Command that a client sent.
@@ -37,8 +37,8 @@ pub(crate) struct Request {
 pub(crate) struct Control(PathBuf);
 
 impl Control {
-    /// Opens the control socket at `path`. Each client gets a thread, which sends the client's
-    /// requests to the channel `requests`.
+    /// Opens the control socket at `path`. One thread per client sends the client's requests to the
+    /// channel `requests`.
     pub(crate) fn open(path: &Path, requests: Sender<Request>) -> Result<Self, Error> {
         let fail = |source| Error::File { file: path.to_owned(), source };
         if UnixStream::connect(path).is_err() {
@@ -55,8 +55,7 @@ impl Control {
         let accept = move || {
             for stream in listener.incoming().map_while(Result::ok) {
                 let requests = requests.clone();
-                // If no thread can be created, the client is disconnected. The client can connect
-                // again.
+                // If no thread can be created, the client is disconnected and may connect again.
                 let _ = std::thread::Builder::new().name("control".to_owned()).spawn(move || serve(stream, &requests));
             }
         };

@@ -1,4 +1,4 @@
-//! Counters of a proxy. Each worker writes a separate set of counters.
+//! Counters of a proxy. Each worker has its own set of counters.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 

@@ -3,7 +3,7 @@
 use std::net::SocketAddr;
 use std::path::PathBuf;
 
-/// Error at the start or during a configuration reload. The operator must fix the cause.
+/// Error during the start or a configuration reload. The operator must fix the cause.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
     /// The configuration is wrong.
@@ -23,7 +23,7 @@ pub enum Error {
     /// The signer in another process cannot be used.
     #[error("[signer] {0}")]
     Remote(#[from] godwit_sign::remote::RemoteError),
-    /// The configuration names a file of the library crypto_mb, but the library cannot be used.
+    /// The configured library crypto_mb cannot be used.
     #[error("[signer] crypto_mb: {0}")]
     Lanes(godwit_sign::LanesError),
     /// An address cannot be used.
@@ -64,7 +64,7 @@ pub enum Error {
         /// Error of the operating system.
         source: std::io::Error,
     },
-    /// A request over the control socket was refused. The text gives the reason in one sentence.
+    /// The proxy refused a control request for this reason.
     #[error("{0}")]
     Request(String),
     /// A reload changes a setting that is fixed at the start.

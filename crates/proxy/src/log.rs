@@ -1,4 +1,4 @@
-//! Access log with one line of JSON for each request. A separate thread writes the log.
+//! Access log in JSON, with one line per request. A separate thread writes the log.
 
 use std::fs::File;
 use std::io::{self, BufWriter, Write};
@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, sync_channel};
 use std::time::Duration;
 
-/// Maximum number of lines that wait to be written. Further lines are discarded and counted.
+/// Maximum number of queued lines. Further lines are discarded and counted.
 const LINES_MAX: usize = 16 << 10;
 /// Maximum time until a line is written to the file.
 const FLUSH: Duration = Duration::from_millis(200);
@@ -21,7 +21,7 @@ pub(crate) struct AccessLog {
 }
 
 impl AccessLog {
-    /// Opens the access log. The path `-` means standard output. The writing thread ends when all
+    /// Opens the access log. The path `-` means standard output. The writer thread ends when all
     /// copies of the log handle are dropped.
     pub(crate) fn open(path: &Path) -> io::Result<(Self, std::thread::JoinHandle<()>)> {
         let mut file = open(path)?;
@@ -30,14 +30,15 @@ impl AccessLog {
         let (path, flag) = (path.to_owned(), Arc::clone(&reopen));
         let thread = std::thread::Builder::new().name("access-log".to_owned()).spawn(move || {
             while write(&received, &mut file, &flag) {
-                // After logrotate has renamed the file, the path names a new file.
+                // Open the path again, because logrotate has renamed the old file.
                 reopen_file(&path, &mut file);
             }
         })?;
         Ok((Self { lines, reopen }, thread))
     }
 
-    /// Adds a line to the log. `line` contains no line end. Returns false if the line is discarded.
+    /// Adds a line to the log. `line` must not contain a line break. Returns false if the line is
+    /// discarded.
     pub(crate) fn line(&self, line: String) -> bool {
         self.lines.try_send(line).is_ok()
     }
@@ -67,8 +68,8 @@ fn reopen_file(path: &Path, file: &mut Output) {
     }
 }
 
-/// Writes lines to the log file. Returns true to open the file again, and false if no more lines
-/// can arrive.
+/// Writes lines to the log file. Returns true if the file must be reopened, or false after the last
+/// line.
 fn write(lines: &Receiver<String>, file: &mut Output, reopen: &AtomicBool) -> bool {
     let mut failed = false;
     loop {

@@ -22,12 +22,12 @@ pub struct Flags<'a> {
     pub reload: &'a AtomicBool,
 }
 
-/// Runs the proxies of `config` until a flag stops them, and returns the final report. A reload
-/// reads the configuration `file` again. The function calls `started` when all sockets are open.
+/// Runs the proxies of `config` until a flag stops them, and returns the final report. Calls
+/// `started` once all sockets are open. A reload reads `file` again.
 ///
 /// # Errors
-/// Returns an error if the start fails, or if `started` returns one. If a reload fails, the old
-/// configuration stays in use, and a warning reports the reason.
+/// Returns an error if the start or `started` fails. If a reload fails, the old configuration stays
+/// in use, and a warning reports the reason.
 pub fn run<E: From<Error>>(
     file: &Path,
     config: Config,

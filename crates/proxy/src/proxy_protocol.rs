@@ -1,5 +1,4 @@
-//! Writes the header of the PROXY protocol, version 2 (HAProxy, doc/proxy-protocol.txt, section
-//! 2.2).
+//! Writes PROXY protocol headers, version 2 (HAProxy, doc/proxy-protocol.txt, section 2.2).
 
 use std::net::SocketAddr;
 
@@ -8,7 +7,7 @@ const SIGNATURE: [u8; 12] = *b"\r\n\r\n\0\r\nQUIT\n";
 const VERSION_COMMAND: u8 = 0x21;
 const TCP_IPV4: u8 = 0x11;
 const TCP_IPV6: u8 = 0x21;
-// Types of the optional fields (section 2.2, "type-length-value").
+// Types of the optional fields in PROXY protocol headers (section 2.2 of the specification).
 const ALPN: u8 = 0x01;
 const AUTHORITY: u8 = 0x02;
 const SSL: u8 = 0x20;
@@ -57,7 +56,7 @@ pub(crate) fn header(facts: &Facts<'_>) -> Vec<u8> {
         field(&mut body, AUTHORITY, name.as_bytes());
     }
     let flags = CLIENT_SSL | if facts.client_certificate { CLIENT_CERTIFICATE } else { 0 };
-    // The field `verify` of the PROXY protocol is 0 if the client has a valid certificate.
+    // In the PROXY protocol, `verify` is 0 if the client has a valid certificate.
     let verify = u32::from(!facts.client_certificate);
     let mut ssl = vec![flags];
     ssl.extend_from_slice(&verify.to_be_bytes());

@@ -1,6 +1,6 @@
 //! Copies bytes between two connections in both directions.
 //!
-//! All connections of a thread share one read buffer, so an idle connection needs no buffer. A
+//! All connections of a thread share one read buffer, so idle connections need no buffer. A
 //! connection stores only bytes that cannot be written immediately.
 
 use std::cell::RefCell;
@@ -14,9 +14,9 @@ use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
 use crate::counters::Counter;
 
-/// Size of a thread's read buffer in bytes. It holds four TLS records.
+/// Size of each thread's read buffer, in bytes. It holds four TLS records.
 const BUFFER_BYTES: usize = 64 << 10;
-/// Maximum number of reads from one connection before other connections get a turn.
+/// Maximum number of reads from one connection before others get a turn.
 const READS: usize = 16;
 
 thread_local! {
@@ -52,8 +52,8 @@ enum State {
 }
 
 impl Direction {
-    /// Copies bytes in one direction until it has to wait. Returns ready after the last byte of
-    /// this direction.
+    /// Copies bytes in one direction. Returns `Pending` when it must wait, and `Ready` after the
+    /// end of the stream.
     fn poll<R: AsyncRead + Unpin, W: AsyncWrite + Unpin>(
         &mut self,
         cx: &mut Context<'_>,
@@ -75,7 +75,7 @@ impl Direction {
             match self.state {
                 State::Copying => {
                     if self.poll_copy(cx, from, to, counter, moved)?.is_pending() {
-                        // No more bytes can be read now, so flush the bytes that TLS has buffered.
+                        // No more bytes can be read now, so flush the buffered TLS data.
                         if self.flushing {
                             ready!(Pin::new(&mut *to).poll_flush(cx))?;
                             self.flushing = false;
@@ -95,7 +95,7 @@ impl Direction {
         Poll::Pending
     }
 
-    /// Reads once from the source, and writes the bytes to the destination.
+    /// Reads once from the source and writes the bytes to the destination.
     fn poll_copy<R: AsyncRead + Unpin, W: AsyncWrite + Unpin>(
         &mut self,
         cx: &mut Context<'_>,
@@ -128,8 +128,8 @@ impl Direction {
     }
 }
 
-/// Copies and counts bytes between `client` and `server`. The relay ends when both sides have
-/// closed, when one side fails, or when no byte arrives for the time `idle`.
+/// Copies and counts bytes between `client` and `server`. The relay ends when both sides close,
+/// when one side fails, or when no byte arrives for the time `idle`.
 pub(crate) async fn relay<A, B>(client: &mut A, server: &mut B, idle: Duration, counters: [&Counter; 2]) -> End
 where
     A: AsyncRead + AsyncWrite + Unpin,

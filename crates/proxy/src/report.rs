@@ -1,4 +1,4 @@
-//! Report of a running proxy with its counters, servers and certificates.
+//! Report about a running proxy, with its counters, servers and certificates.
 
 use std::collections::BTreeMap;
 
@@ -11,10 +11,9 @@ pub struct Report {
     pub elapsed_s: f64,
     /// Number of workers.
     pub workers: usize,
-    /// Number of the current configuration. The first one has the number 1, and each reload adds 1.
+    /// Number of the current configuration. It starts at 1 and increases with each reload.
     pub generation: u64,
-    /// Name and version of the library crypto_mb, which signs in SIMD lanes. If the library is not
-    /// used, the text states the reason.
+    /// Name and version of the library crypto_mb, or the reason why it is not used.
     pub lanes: String,
     /// Counters of the signing engine, summed over all workers.
     pub signer: godwit_sign::Counters,
@@ -34,7 +33,7 @@ pub struct ProxyReport {
     /// Address of the listener without TLS.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub redirect: Option<String>,
-    /// Earliest expiry time of all certificates, in seconds since 1970.
+    /// Expiry time of the certificate that expires first, in seconds since 1970.
     pub not_after: u64,
     /// Counters of the proxy, summed over all workers.
     pub counters: BTreeMap<&'static str, u64>,

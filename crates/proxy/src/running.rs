@@ -18,12 +18,11 @@ use crate::state::{Generation, Phase, ProxyState, Stop};
 use crate::worker::{self, Seed};
 use crate::{Error, listen, signing};
 
-/// Time that workers wait after they have told all connections to end. The last connections update
-/// their counters in this time.
+/// Time for the last connections to update their counters after all connections were told to end.
 const LAST: Duration = Duration::from_secs(5);
 
-/// Handle of the running proxies. The proxies continue to run if it is dropped without
-/// [`Running::stop`].
+/// Handle to the running proxies. If it is dropped without [`Running::stop`], the proxies continue
+/// to run.
 pub struct Running {
     config: Mutex<Config>,
     generation: Arc<ArcSwap<Generation>>,
@@ -42,7 +41,7 @@ impl Running {
     /// Loads all keys, opens all sockets and starts the workers.
     ///
     /// # Errors
-    /// Returns an error that the operator can fix. No worker runs after an error.
+    /// Returns an error if any of these steps fails. No worker runs after an error.
     pub fn start(config: Config) -> Result<Self, Error> {
         let workers = config.workers.unwrap_or_else(cores);
         let held = signing::held(&config.signer)?;
@@ -95,8 +94,8 @@ impl Running {
         Ok(running)
     }
 
-    /// Returns two addresses for each proxy: the TLS listener, and the listener without TLS if
-    /// there is one.
+    /// Returns the address of the TLS listener and, if present, of the plaintext listener for each
+    /// proxy.
     pub fn addresses(&self) -> &[(SocketAddr, Option<SocketAddr>)] {
         &self.addresses
     }
@@ -106,7 +105,7 @@ impl Running {
     /// configuration.
     ///
     /// # Errors
-    /// The old configuration stays in use if an error is returned.
+    /// If an error is returned, the old configuration stays in use.
     pub fn reload(&self, config: Config) -> Result<u64, Error> {
         let mut current = self.config.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
         check_fixed(&current, &config)?;
@@ -166,12 +165,12 @@ impl Running {
         }
     }
 
-    /// Returns whether a worker thread has ended. While the proxies run, this is a bug.
+    /// Returns whether a worker thread has ended, which is a bug while the proxies run.
     pub fn has_failed(&self) -> bool {
         self.workers.iter().any(JoinHandle::is_finished)
     }
 
-    /// Stops the proxies and returns the final report. No new connections are accepted. Open
+    /// Stops the proxies and returns the final report. New connections are refused. Open
     /// connections may finish until the configured time has passed, or until `stop_now` returns
     /// true.
     pub fn stop(mut self, stop_now: &dyn Fn() -> bool) -> Report {
@@ -188,7 +187,7 @@ impl Running {
         wait(LAST, &|| false);
         let report = self.report();
         for worker in self.workers.drain(..).filter(JoinHandle::is_finished) {
-            // After a panic of a worker, the report is incomplete. The worker has already printed a
+            // If a worker has panicked, the report is incomplete. The worker has already printed a
             // message.
             let _ = worker.join();
         }
@@ -223,7 +222,7 @@ fn open_log(path: &Path) -> Result<(AccessLog, JoinHandle<()>), Error> {
     AccessLog::open(path).map_err(|source| Error::File { file: path.to_owned(), source })
 }
 
-/// Checks that a reload does not change settings that are fixed at the start.
+/// Checks that a reload leaves settings unchanged that are fixed at the start.
 fn check_fixed(old: &Config, new: &Config) -> Result<(), Error> {
     let fixed = |proxy: &config::Proxy| (proxy.name.clone(), proxy.listen, proxy.redirect, proxy.mode);
     let list = |config: &Config| config.proxy.iter().map(fixed).collect::<Vec<_>>();

@@ -1,5 +1,5 @@
-//! Runs the program `godwit signer`. This program holds the private keys of a configuration, and
-//! signs for `godwit proxy` processes.
+//! Runs the program `godwit signer`, which holds the private keys and signs for `godwit proxy`
+//! processes.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -14,12 +14,12 @@ use nix::unistd::{User, geteuid};
 use crate::config::{self, Process};
 use crate::{Config, Error, Flags, signing};
 
-/// Runs the signer of `config` until a flag stops it, and returns the final report. A reload reads
-/// the configuration `file` again. The function calls `started` when the socket is open.
+/// Runs the signer of `config` until a flag stops it, and returns the final report. Calls `started`
+/// once the socket is open. A reload reads `file` again.
 ///
 /// # Errors
-/// Returns an error if the start fails, or if `started` returns one. If a reload fails, the old
-/// keys stay in use, and a warning reports the reason.
+/// Returns an error if the start or `started` fails. If a reload fails, the old keys stay in use,
+/// and a warning reports the reason.
 pub fn run<E: From<Error>>(
     file: &Path,
     config: &Config,
@@ -64,8 +64,8 @@ fn load(signer: &config::Signer) -> Result<Vec<Arc<Key>>, KeyError> {
     signer.key.iter().map(|files| Ok(Arc::new(key(files)?.key))).collect()
 }
 
-/// Returns the users whose processes may use the signer. They are the signer's user, the proxy's
-/// user, and root, because a proxy connects as root before it changes its user.
+/// Returns the users who may use the signer: root, the signer's user and the proxy's user. Root is
+/// included because a proxy connects before it changes its user.
 fn users(config: &Config) -> Result<Vec<u32>, Error> {
     let mut users = vec![0, geteuid().as_raw()];
     if let Some(name) = &config.user {

@@ -1,5 +1,4 @@
-//! Signing services of the workers. They sign inside this process, or in the process of `godwit
-//! signer`.
+//! Signing services of the workers. They sign in this process, or in a `godwit signer` process.
 
 use std::io;
 use std::sync::Arc;
@@ -21,8 +20,6 @@ impl Seed {
     pub(crate) fn service(self) -> io::Result<Service> {
         match self {
             Self::Inside(policy, library) => {
-                // The limit for locked memory is large enough, because locking the keys of the
-                // first signer has succeeded.
                 let signer = Signer::new(policy, library, Vec::new()).map_err(io::Error::other)?;
                 Ok(Service::new(signer))
             }
@@ -31,8 +28,7 @@ impl Seed {
     }
 }
 
-/// Returns the public keys of a signer in another process. Returns `None` if this process holds the
-/// private keys.
+/// Returns the public keys of the signer process, or `None` if this process holds the private keys.
 pub(crate) fn held(signer: &config::Signer) -> Result<Option<Vec<Arc<Key>>>, Error> {
     match signer.process {
         Process::Inside => Ok(None),
@@ -40,8 +36,8 @@ pub(crate) fn held(signer: &config::Signer) -> Result<Option<Vec<Arc<Key>>>, Err
     }
 }
 
-/// Prepares the signing services of all workers. `keys` are the private keys in this process. Also
-/// returns the version of crypto_mb, or the reason why it is not used.
+/// Prepares the signing services of all workers. `keys` are the private keys of this process. Also
+/// returns the crypto_mb version, or the reason why the library is not used.
 pub(crate) fn seeds(signer: &config::Signer, workers: usize, keys: &[Arc<Key>]) -> Result<(Vec<Seed>, String), Error> {
     match signer.process {
         Process::Inside => {
@@ -70,13 +66,13 @@ pub(crate) fn policy(
     Ok((policy, library, lanes))
 }
 
-/// Returns the path of the signer's socket. The configuration was checked, so the path is set.
+/// Returns the path of the signer's socket. The configuration check ensures that it is set.
 pub(crate) fn socket(signer: &config::Signer) -> &std::path::Path {
     signer.socket.as_deref().unwrap_or(std::path::Path::new(""))
 }
 
-/// Loads the library crypto_mb, which signs in SIMD lanes. Also returns the version, or the reason
-/// why the library is not used.
+/// Loads the library crypto_mb, which signs in SIMD lanes. Also returns its version, or the reason
+/// why it is not used.
 fn library(signer: &config::Signer) -> Result<(Option<Arc<Library>>, String), Error> {
     if !signer.lanes {
         return Ok((None, "disabled by the configuration".to_owned()));

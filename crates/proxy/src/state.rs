@@ -34,7 +34,7 @@ pub(crate) struct Generation {
 /// State of the program, which tells connections when to end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Phase {
-    /// Number of the current configuration. Connections from an earlier configuration end after
+    /// Number of the current configuration. Connections with an earlier configuration end after
     /// their current request.
     pub(crate) generation: u64,
     pub(crate) stop: Stop,
@@ -89,8 +89,8 @@ impl Link {
 
 impl ProxyState {
     /// Reads keys and certificates, and resolves server addresses. `old` is the previous state of
-    /// this proxy. If the TLS settings are equal, the session tickets of `old` stay valid. `held`
-    /// are the keys of a signer in another process, if there is one.
+    /// this proxy. Its session tickets stay valid if the TLS settings are equal. `held` are the
+    /// public keys of a separate signer process.
     pub(crate) fn new(
         config: &Config,
         proxy: &config::Proxy,
@@ -112,8 +112,8 @@ impl ProxyState {
         };
         let certificates = Arc::new(certificates.map_err(tls)?);
         let settings = settings(proxy);
-        // With equal TLS settings, session tickets stay valid. The certificates of the client
-        // authorities are always read again.
+        // Session tickets stay valid if the TLS settings are equal. Client authorities are always
+        // read again.
         let acceptor = match old.filter(|old| old.settings == settings) {
             Some(old) => old.acceptor.with_certificates(&settings, Arc::clone(&certificates)),
             None => RustlsAcceptor::new(&settings, Arc::clone(&certificates)),

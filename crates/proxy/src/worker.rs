@@ -1,5 +1,4 @@
-//! A worker is one thread with a separate async runtime, separate listeners and a separate signing
-//! service.
+//! A worker is a thread with its own async runtime, listeners and signing service.
 
 use std::net::{SocketAddr, TcpListener as StdListener};
 use std::rc::Rc;
@@ -20,12 +19,12 @@ use crate::log::AccessLog;
 use crate::state::{Generation, Link, Phase, Stop};
 use crate::{signing, tcp, upstream};
 
-/// Interval at which a worker publishes the counters of its signer.
+/// Interval at which a worker publishes its signing counters.
 const PUBLISH: Duration = Duration::from_millis(50);
 /// Pause after an accept failed for lack of file descriptors.
 const ACCEPT_RETRY: Duration = Duration::from_millis(20);
 
-/// Data for the start of a worker, which another thread creates.
+/// Data that another thread prepares to start a worker.
 pub(crate) struct Seed {
     pub(crate) index: usize,
     /// CPU core on which the worker runs.
@@ -90,7 +89,7 @@ async fn work(seed: Seed, signer: signing::Seed) -> std::io::Result<()> {
         }
     }
     // The worker ends when its listeners are closed and no connection is left. After `Stop::Now`,
-    // it waits briefly while connections update their counters.
+    // it briefly waits for connections to update their counters.
     let mut phase = worker.phase.clone();
     loop {
         publish();
@@ -98,8 +97,6 @@ async fn work(seed: Seed, signer: signing::Seed) -> std::io::Result<()> {
         if stop > Stop::No && Rc::strong_count(&connections) == 1 {
             break;
         }
-        // The loop continues when the program gets a new configuration or stops, or when the
-        // interval has passed.
         let _ = tokio::time::timeout(PUBLISH, phase.changed()).await;
         if stop == Stop::Now {
             tokio::task::yield_now().await;
@@ -164,8 +161,8 @@ async fn serve(link: Link, socket: TcpStream, client: SocketAddr) {
     let link = Rc::new(link);
     let mut phase = link.phase.clone();
     let counters = link.counters();
-    // Nagle's algorithm would delay small records, so it is switched off. If the socket has no
-    // local address, the connection is already closed.
+    // Switch off Nagle's algorithm, which would delay small records. A socket without a local
+    // address is already closed.
     let local = match (socket.set_nodelay(true), socket.local_addr()) {
         (Ok(()), Ok(local)) => local,
         _ => return counters.handshake_failed_closed.increment(),

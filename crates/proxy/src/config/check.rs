@@ -41,7 +41,7 @@ pub(super) fn check(config: &Config, text: &str, origin: &str) -> Result<(), Con
             return place.refuse(format!("there is no key `{unknown}`; the keys are {}", known.join(", ")));
         }
         if let Some(twice) = [Some(proxy.listen), proxy.redirect].into_iter().flatten().find(|address| {
-            // Several listeners may have port 0, because each one gets a different free port.
+            // Several listeners may use port 0, because each one gets a different free port.
             address.port() != 0 && !addresses.insert(*address)
         }) {
             return place.refuse(format!("{twice} is already the address of another listener: choose another port"));

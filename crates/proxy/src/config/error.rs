@@ -2,8 +2,7 @@
 
 use std::path::PathBuf;
 
-/// Error in a configuration. The message is one sentence, and the operator can fix every such
-/// error.
+/// Configuration error that the operator can fix.
 #[derive(Debug, thiserror::Error)]
 pub enum ConfigError {
     /// The file cannot be read.
@@ -29,8 +28,7 @@ pub enum ConfigError {
 impl ConfigError {
     pub(super) fn at(origin: &str, line: usize, message: impl ToString) -> Self {
         let message = message.to_string();
-        // The message may quote control characters. They are replaced to keep the message on one
-        // line.
+        // Replace control characters, which the message may quote, to keep it on one line.
         let message = message.trim().chars().map(|c| if c.is_control() { ' ' } else { c }).collect();
         Self::Line { origin: origin.to_owned(), line, message }
     }

@@ -28,8 +28,7 @@ use serde::Deserialize;
 
 pub use error::ConfigError;
 
-/// Complete configuration of the program. Relative paths start at the folder of the configuration
-/// file.
+/// Configuration of the program. Relative paths start at the folder of the configuration file.
 #[derive(Clone, Debug, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Config {
@@ -42,13 +41,13 @@ pub struct Config {
     /// Path of the control socket.
     #[serde(default)]
     pub control: Option<PathBuf>,
-    /// User of the process after all sockets are open and all keys are loaded.
+    /// User to which the process switches after all sockets are open and all keys are loaded.
     #[serde(default)]
     pub user: Option<String>,
     /// File of the access log. The path `-` means standard output.
     #[serde(default)]
     pub access_log: Option<PathBuf>,
-    /// Maximum time in seconds for open connections to end after a stop request.
+    /// Maximum time to wait for open connections after a stop request, in seconds.
     #[serde(default = "drain_s")]
     pub drain_s: f64,
     /// Signing engine and keys.
@@ -74,15 +73,13 @@ pub struct Signer {
     /// User of `godwit signer` after it has loaded all keys.
     #[serde(default)]
     pub user: Option<String>,
-    /// Whether the signer uses SIMD lanes through the library crypto_mb, if it is installed.
+    /// Whether to sign in SIMD lanes if the library crypto_mb is installed.
     #[serde(default = "yes")]
     pub lanes: bool,
-    /// File of the library crypto_mb. Without this setting, the dynamic loader searches for the
-    /// library.
+    /// File of the library crypto_mb. Without this setting, the dynamic loader searches for it.
     #[serde(default)]
     pub crypto_mb: Option<PathBuf>,
-    /// Maximum number of unfinished signatures per worker. Handshakes beyond this number are
-    /// refused.
+    /// Maximum number of pending signatures per worker. Further handshakes are refused.
     #[serde(default = "jobs_max")]
     pub jobs_max: usize,
     /// Keys.
@@ -133,8 +130,8 @@ pub struct Proxy {
     pub listen: SocketAddr,
     /// Kind of traffic that the proxy forwards.
     pub mode: Mode,
-    /// Names of the keys that this proxy uses. Clients that ask for an unknown server name get the
-    /// first key.
+    /// Names of the keys that this proxy uses. Clients with an unknown server name get the first
+    /// one.
     pub keys: Vec<String>,
     /// Key exchange groups that the proxy accepts, in order of preference.
     #[serde(default = "groups")]
@@ -154,26 +151,23 @@ pub struct Proxy {
     pub client_certificates: Option<ClientCertificates>,
     /// Servers behind the proxy.
     pub upstream: Vec<Upstream>,
-    /// Method that selects a server. It applies to each connection in mode `tcp`, and to each
-    /// request in mode `http`.
+    /// Method that selects a server for each connection (mode `tcp`) or each request (mode `http`).
     #[serde(default)]
     pub balance: Balance,
-    /// TLS settings for connections to servers. Without this table, these connections are not
+    /// TLS settings for server connections. Without this table, these connections are not
     /// encrypted.
     #[serde(default)]
     pub upstream_tls: Option<UpstreamTls>,
     /// Health checks.
     #[serde(default)]
     pub health: Option<Health>,
-    /// Whether the proxy first sends a PROXY protocol header of version 2 to the server (mode
-    /// `tcp`).
+    /// Whether the proxy sends a PROXY protocol header of version 2 to the server (mode `tcp`).
     #[serde(default)]
     pub proxy_protocol: bool,
     /// Address of a listener without TLS, which redirects clients to this proxy (mode `http`).
     #[serde(default)]
     pub redirect: Option<SocketAddr>,
-    /// Folder with responses to ACME challenges, which the listener without TLS serves (mode
-    /// `http`).
+    /// Folder with ACME challenge responses, which the listener without TLS serves (mode `http`).
     #[serde(default)]
     pub acme: Option<PathBuf>,
     /// Limits.
@@ -227,7 +221,7 @@ pub struct ClientCertificates {
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Upstream {
-    /// Host and port of the server. A host name is resolved at the start and at each reload.
+    /// Host and port of the server. Host names are resolved at the start and at each reload.
     pub address: String,
 }
 
@@ -242,7 +236,7 @@ pub enum Balance {
     /// `http`).
     LeastConnections,
     /// Selects the server by a hash of the client's address. Most clients keep their server when
-    /// other servers are added or fail.
+    /// servers are added or fail.
     Hash,
 }
 
@@ -252,8 +246,7 @@ pub enum Balance {
 pub struct UpstreamTls {
     /// Accepted authorities in PEM form.
     pub authorities: PathBuf,
-    /// Host name in the certificates of the servers. The default is the host in each server's
-    /// address.
+    /// Host name in the server certificates. The default is the host in each server's address.
     #[serde(default)]
     pub server_name: Option<String>,
 }
@@ -310,10 +303,10 @@ impl Default for Limits {
 pub struct Timeouts {
     /// Longest time of a TLS handshake.
     pub handshake_s: f64,
-    /// Maximum time for receiving a request header, and for waiting for the next request.
+    /// Maximum time to receive a request header, or to wait for the next request.
     pub header_s: f64,
-    /// Maximum time without a byte in either direction, for mode `tcp`, WebSockets and message
-    /// bodies.
+    /// Maximum time without a byte in either direction. It applies to mode `tcp`, WebSockets and
+    /// message bodies.
     pub idle_s: f64,
     /// Maximum time to establish a connection to a server.
     pub connect_s: f64,
@@ -329,7 +322,7 @@ impl Default for Timeouts {
     }
 }
 
-/// Converts the seconds of a checked configuration to a duration.
+/// Converts seconds from a checked configuration.
 pub(crate) fn seconds(seconds: f64) -> Duration {
     Duration::from_secs_f64(seconds)
 }
@@ -350,7 +343,7 @@ impl Config {
     /// paths start at `folder`.
     ///
     /// # Errors
-    /// Returns the first error, with its line.
+    /// Returns the first error that it finds, with its line.
     pub fn parse(text: &str, origin: &str, folder: &Path) -> Result<Self, ConfigError> {
         let mut config: Self = toml::from_str(text).map_err(|error| {
             let start = error.span().map_or(0, |span| span.start.min(text.len()));
@@ -362,8 +355,8 @@ impl Config {
         Ok(config)
     }
 
-    /// Reads and checks the files of all keys, certificates and authorities. Also resolves all
-    /// server addresses. A signer that holds the keys in another process must be running.
+    /// Reads and checks all key, certificate and authority files, and resolves all server
+    /// addresses. If a signer process holds the keys, it must be running.
     ///
     /// # Errors
     /// Returns the first error.

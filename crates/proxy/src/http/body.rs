@@ -1,4 +1,4 @@
-//! Bodies of requests and responses, with their size limits, timeouts and counters.
+//! Request and response bodies, with their size limits, timeouts and counters.
 
 use std::future::Future;
 use std::io;
@@ -105,8 +105,7 @@ pub(crate) struct ResponseBody {
 enum Source {
     /// The body is a text that the proxy itself created.
     Own(Full<Bytes>),
-    /// The body comes from a server. After its end, the connection in `returned` can serve another
-    /// request.
+    /// Body from a server. After it ends, the connection in `returned` can serve another request.
     Server { inner: Incoming, idle: Idle, returned: Option<Returned> },
 }
 

@@ -11,7 +11,7 @@ use serde_json::json;
 
 use super::Client;
 
-/// Maximum length of each request text in the access log, in bytes.
+/// Maximum length of a logged request field, in bytes.
 const TEXT_BYTES_MAX: usize = 1024;
 
 /// Request whose response is not yet complete. Dropping this value counts and logs the request.

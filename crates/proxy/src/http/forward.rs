@@ -24,7 +24,7 @@ use crate::upstream::Lease;
 const ATTEMPTS_MAX: usize = 8;
 
 /// Forwards a request to a server and returns the response. If no server answers, returns an error
-/// response from the proxy.
+/// response.
 pub(super) async fn forward(client: Rc<Client>, mut request: Request<Incoming>) -> Response<ResponseBody> {
     let upgrading = hyper::upgrade::on(&mut request);
     let (mut head, body) = request.into_parts();
@@ -106,8 +106,8 @@ struct Attempt<'a> {
 }
 
 impl Attempt<'_> {
-    /// Sends the request to one server after another until one answers. If a server may have
-    /// received the request, it is sent again only with an idempotent method and without a body.
+    /// Sends the request to one server after another until one answers. A request that a server may
+    /// have received is sent again only if it is idempotent and has no body.
     async fn run(&self, head: Parts, body: Incoming, limit: u64) -> Result<(Response<Incoming>, Returned), Failure> {
         let (link, counters) = (&self.client.link, self.client.link.counters());
         let proxy = &link.proxy;
@@ -159,8 +159,7 @@ impl Attempt<'_> {
         (link.index(), link.generation, lease.index)
     }
 
-    /// Returns a connection to a server that is not in `tried`. The last value is true for a reused
-    /// connection.
+    /// Returns a connection to a server outside `tried`, and whether the connection is reused.
     async fn sender(&self, client: SocketAddr, tried: &mut Vec<usize>) -> Option<(Lease, Sender, bool)> {
         let (link, counters) = (&self.client.link, self.client.link.counters());
         let proxy = &link.proxy;
@@ -177,7 +176,7 @@ impl Attempt<'_> {
                 Some((sender, connection)) => {
                     counters.upstream_connections.increment();
                     // This task runs the connection until the sender is dropped or the server
-                    // closes the connection. The request reports errors, so the task ignores them.
+                    // closes it. The request also gets the errors, so the task ignores them.
                     spawn_local(async move {
                         let _ = connection.with_upgrades().await;
                     });

@@ -27,10 +27,10 @@ const FORWARDED: HeaderName = HeaderName::from_static("forwarded");
 /// Reason why a request is refused because of its header.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Invalid {
-    /// The Host field is missing, repeated, or different from the request target (RFC 9112, section
+    /// The Host field is missing, repeated, or differs from the request target (RFC 9112, section
     /// 3.2).
     Host,
-    /// The method is CONNECT, but this proxy does not create tunnels.
+    /// The proxy does not support the method CONNECT.
     Connect,
     /// The request has both Content-Length and Transfer-Encoding (RFC 9112, section 6.1).
     Length,
@@ -106,8 +106,8 @@ pub(super) fn remove_hop_by_hop(headers: &mut HeaderMap) {
     headers.remove(TRANSFER_ENCODING);
 }
 
-/// Converts a client's request header to the header for a server. Fields with the client's address
-/// are overwritten, because clients could forge them.
+/// Converts a client's request header to the header for a server. Fields that state the client's
+/// address are overwritten, because clients could forge them.
 pub(super) fn to_server(request: &mut Parts, host: &HeaderValue, client: SocketAddr, websocket: bool) {
     let headers = &mut request.headers;
     remove_hop_by_hop(headers);
@@ -131,8 +131,7 @@ pub(super) fn to_server(request: &mut Parts, host: &HeaderValue, client: SocketA
     request.extensions.clear();
 }
 
-/// Joins all Cookie fields into one, because HTTP/2 requests may have several (RFC 9113, section
-/// 8.2.3).
+/// Joins all Cookie fields, because HTTP/2 requests may have several (RFC 9113, section 8.2.3).
 fn join_cookies(headers: &mut HeaderMap) {
     let cookies: Vec<&[u8]> = headers.get_all(COOKIE).iter().map(HeaderValue::as_bytes).collect();
     if cookies.len() > 1

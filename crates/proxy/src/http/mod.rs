@@ -1,4 +1,4 @@
-//! Implements the mode `http`, which accepts HTTP/1.1 and HTTP/2 and forwards requests in HTTP/1.1.
+//! Mode `http`: accepts HTTP/1.1 and HTTP/2, and forwards requests over HTTP/1.1.
 
 mod body;
 mod exchange;
@@ -31,7 +31,7 @@ use upgrade::Upgraded;
 
 /// Maximum number of buffered response bytes per HTTP/2 stream.
 const SEND_BYTES_MAX: usize = 64 << 10;
-/// Extra time for a connection to end, which also covers late timers.
+/// Extra time for a connection to end after a timeout.
 const GRACE: Duration = Duration::from_secs(5);
 
 /// Client connection, as all of its requests see it.
@@ -97,7 +97,7 @@ where
             .with_upgrades();
         let mut connection = pin!(connection);
         let end = |connection: Pin<&mut _>| http1::UpgradeableConnection::graceful_shutdown(connection);
-        // hyper closes a connection without a request header after the time `wait`.
+        // After the time `wait`, hyper closes a connection that has sent no request header.
         drive(&client, connection.as_mut(), end, wait + GRACE).await
     };
     let counters = link.counters();
@@ -112,9 +112,8 @@ where
     }
 }
 
-/// Runs a client connection. After a stop or a reload, the connection ends when its requests in
-/// progress have ended. It also ends after the time `idle` without a request, or if a request makes
-/// no progress for too long.
+/// Runs a client connection. After a stop or a reload, it finishes the requests in progress and
+/// ends. It also ends after the time `idle` without a request, or when a request stalls.
 async fn drive<C>(
     client: &Client,
     mut connection: Pin<&mut C>,
@@ -143,14 +142,14 @@ where
     client.progress();
     tokio::select! {
         result = connection.as_mut() => result,
-        // This time limit ends the connection if a client does not read the last response.
+        // End the connection even if the client does not read the last response.
         _ = client.quiet(GRACE, busy) => Ok(()),
     }
 }
 
 impl Client {
-    /// Waits until the connection is unused for the time `idle`, or a request stalls for the time
-    /// `busy`. Returns whether a request is in progress.
+    /// Waits until the connection has been unused for the time `idle`, or a request has stalled for
+    /// the time `busy`. Returns whether a request is in progress.
     async fn quiet(&self, idle: Duration, busy: Duration) -> bool {
         loop {
             let in_progress = self.in_progress.get() > 0;

@@ -1,4 +1,4 @@
-//! Pool of open server connections for later requests. Each worker has a separate pool.
+//! Pool of open server connections for later requests. Each worker has its own pool.
 
 use std::cell::RefCell;
 use std::collections::HashMap;
@@ -13,8 +13,7 @@ use crate::upstream::Lease;
 /// Largest number of unused connections to one server.
 const IDLE_MAX: usize = 256;
 
-/// Key of the pool. It consists of the proxy's index, the configuration number, and the server's
-/// index.
+/// Proxy index, configuration number and server index.
 pub(super) type Key = (usize, u64, usize);
 pub(super) type Sender = SendRequest<RequestBody>;
 
@@ -50,8 +49,8 @@ impl Pool {
     }
 }
 
-/// Server connection that still receives a response body. After the body, it can return to the
-/// pool. Until then, the server counts as active.
+/// Server connection that still receives a response body. It returns to the pool after the body.
+/// Until then, the server counts as active.
 pub(super) struct Returned {
     pub(super) pool: Rc<Pool>,
     pub(super) key: Key,

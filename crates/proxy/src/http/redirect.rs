@@ -1,5 +1,5 @@
-//! Listener without TLS. It redirects clients to the TLS listener. It also serves responses to ACME
-//! challenges (RFC 8555, section 8.3) from a folder.
+//! Plaintext listener that redirects clients to the TLS listener. It also serves ACME challenge
+//! responses (RFC 8555, section 8.3) from a folder.
 
 use std::convert::Infallible;
 use std::path::Path;
@@ -28,7 +28,7 @@ const CHALLENGE_BYTES_MAX: u64 = 4096;
 /// Pause after a connection could not be accepted.
 const ACCEPT_RETRY: Duration = Duration::from_millis(20);
 
-/// Accepts connections on the listener without TLS for one proxy.
+/// Accepts connections on the plaintext listener of a proxy.
 pub(crate) async fn accept(worker: Rc<Worker>, connections: Rc<()>, index: usize, listener: TcpListener) {
     let mut phase = worker.phase.clone();
     loop {
@@ -81,7 +81,7 @@ async fn answer(link: Rc<Link>, request: Request<Incoming>) -> Result<Response<R
     let Ok(host) = headers::host(&head, link.proxy.config.limits.header_bytes) else {
         return Ok(respond(StatusCode::BAD_REQUEST, "the request needs one valid host\n".to_owned()));
     };
-    // The host was checked before, so it is valid. Replace its port by the port of the TLS
+    // The host has been checked, so it is valid. Replace its port with the port of the TLS
     // listener.
     let authority = host.to_str().ok().and_then(|host| host.parse::<hyper::http::uri::Authority>().ok());
     let name = authority.as_ref().map_or("", |authority| authority.host());
@@ -102,8 +102,8 @@ fn respond(status: StatusCode, text: String) -> Response<ResponseBody> {
     response
 }
 
-/// Returns the response to an ACME challenge. A token with characters outside base64url is refused,
-/// because a path in it could leave the folder.
+/// Returns the response to an ACME challenge. Tokens with characters outside base64url are refused,
+/// because their path could leave the folder.
 fn challenge(folder: &Path, token: &str) -> Option<String> {
     let is_valid = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'-' || byte == b'_';
     if token.is_empty() || token.len() > 128 || !token.bytes().all(is_valid) {

@@ -17,7 +17,7 @@ use super::headers;
 use crate::relay::{End, relay};
 use crate::upstream::Lease;
 
-/// Task of a WebSocket connection. Dropping the value closes the WebSocket.
+/// Task that relays a WebSocket. Dropping it closes the WebSocket.
 pub(super) struct Upgraded(JoinHandle<()>);
 
 impl Upgraded {
@@ -34,7 +34,7 @@ impl Drop for Upgraded {
     }
 }
 
-/// Returns the response with status 101. A new task copies the bytes after both sides have switched
+/// Returns a response with status 101. A new task copies the bytes after both sides have switched
 /// protocols.
 pub(super) fn switch(
     client: &Rc<Client>,

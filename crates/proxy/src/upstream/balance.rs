@@ -7,7 +7,7 @@
 
 use std::net::IpAddr;
 
-/// Mixes the bits of a number by splitmix64 (Steele, Lea, Flood, OOPSLA 2014, figure 16).
+/// Mixes the bits of a number with splitmix64 (Steele, Lea, Flood, OOPSLA 2014, figure 16).
 fn mix(value: u64) -> u64 {
     let value = value.wrapping_add(0x9e37_79b9_7f4a_7c15);
     let value = (value ^ (value >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
@@ -24,7 +24,6 @@ pub(super) fn hash_bytes(bytes: &[u8]) -> u64 {
     })
 }
 
-/// Returns the index of the server that is selected for `client`.
 pub(super) fn rendezvous(client: IpAddr, seeds: impl Iterator<Item = u64>) -> Option<usize> {
     let client = match client {
         IpAddr::V4(address) => hash_bytes(&address.octets()),

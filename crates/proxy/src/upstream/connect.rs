@@ -43,7 +43,7 @@ impl Connector {
         Ok(Self { tls, timeout: config::seconds(proxy.timeouts.connect_s) })
     }
 
-    /// Connects to `server`. If TLS is used, `alpn` lists the application protocols to offer.
+    /// Connects to `server`. With TLS, `alpn` lists the application protocols to offer.
     pub(crate) async fn connect(&self, server: &Server, alpn: &[Vec<u8>]) -> io::Result<Connection> {
         let connect = async {
             let socket = TcpStream::connect(server.address).await?;

@@ -13,14 +13,14 @@ use std::time::{Duration, Instant};
 use crate::Error;
 use crate::config;
 
-/// Time for which a server is avoided after a connection to it has failed.
+/// Time during which a server is avoided after a failed connection.
 const AVOIDED: Duration = Duration::from_millis(500);
 
 /// Servers of one proxy. All workers share them.
 pub(crate) struct Upstreams {
     pub(crate) servers: Vec<Server>,
     balance: config::Balance,
-    /// Number of selections so far. The round-robin method derives the next server from it.
+    /// Number of selections so far. The round-robin method uses it to find the next server.
     turn: AtomicUsize,
     started: Instant,
 }
@@ -32,23 +32,23 @@ pub(crate) struct Server {
     pub(crate) address: SocketAddr,
     /// Hash of the configured address, for consistent hashing.
     seed: u64,
-    /// Whether the last health check succeeded. Without health checks, it is always true.
+    /// Whether the last health check succeeded. It is always true without health checks.
     healthy: AtomicBool,
-    /// Time until which the server is avoided, in milliseconds since the start of the program.
+    /// Time until which the server is avoided, in milliseconds since the program started.
     avoided_until_ms: AtomicU64,
     /// Number of connections or requests in progress.
     active: AtomicUsize,
 }
 
-/// Counts a connection or request as active on a server until the value is dropped.
+/// Active connection or request on a server. It is counted until this value is dropped.
 pub(crate) struct Lease {
     upstreams: Arc<Upstreams>,
     pub(crate) index: usize,
 }
 
 impl Upstreams {
-    /// Resolves all server addresses. `old` are the servers of the previous configuration. A server
-    /// that is also in `old` keeps the result of its last health check.
+    /// Resolves all server addresses. Servers that are also in `old`, the previous configuration,
+    /// keep the result of their last health check.
     pub(crate) fn new(proxy: &config::Proxy, old: Option<&Self>) -> Result<Self, Error> {
         let resolve = |address: &str| {
             let fail =
@@ -82,8 +82,8 @@ impl Upstreams {
         self.started.elapsed().as_millis() as u64
     }
 
-    /// Selects a server that is not in `tried`. If all these servers seem unavailable, selects one
-    /// of them anyway, because their state may be outdated.
+    /// Selects a server that is not in `tried`. If all of them seem unavailable, selects one
+    /// anyway, because their state may be outdated.
     pub(crate) fn choose(self: &Arc<Self>, client: SocketAddr, tried: &[usize]) -> Option<Lease> {
         let now_ms = self.now_ms();
         let open = |index: &usize| !tried.contains(index);
@@ -133,8 +133,7 @@ impl Lease {
         &self.upstreams.servers[self.index]
     }
 
-    /// Reports a failed connection to the server. New connections then avoid the server for some
-    /// time.
+    /// Reports a failed connection to the server. New connections then avoid it for some time.
     pub(crate) fn failed(&self) {
         let until_ms = self.upstreams.now_ms() + AVOIDED.as_millis() as u64;
         self.server().avoided_until_ms.store(until_ms, Ordering::Relaxed);
