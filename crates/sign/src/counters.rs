@@ -2,7 +2,7 @@
 
 use serde::Serialize;
 
-/// Number of SIMD lanes, which is the maximum number of jobs that the CPU signs at once.
+/// Number of SIMD lanes, and maximum number of jobs that the CPU signs at once.
 pub const LANES: usize = 8;
 
 /// Counters of jobs and batches. Each received job is signed, refused, or in flight.
@@ -12,18 +12,17 @@ pub struct Counters {
     pub received: u64,
     /// Number of jobs that were answered with a signature.
     pub signed: u64,
-    /// Number of refused jobs. It is the sum of the next five counters.
+    /// Number of refused jobs, summed over all reasons.
     pub refused: u64,
-    /// Number of jobs that were refused because too many jobs waited.
+    /// Number of jobs refused because too many jobs waited.
     pub refused_backlog: u64,
-    /// Number of jobs that were refused because the scheme does not fit the key, or the message is
-    /// too long.
+    /// Number of jobs refused because the scheme does not fit the key or the message is too long.
     pub refused_invalid: u64,
     /// Number of jobs that the client cancelled.
     pub refused_cancelled: u64,
     /// Number of jobs for which AWS-LC reported an error.
     pub refused_failed: u64,
-    /// Number of jobs that were refused because the signer process ended or was not running.
+    /// Number of jobs refused because the signer process ended or was not running.
     pub refused_lost: u64,
     /// Jobs that wait or are on a processor.
     pub in_flight: u64,
@@ -33,26 +32,23 @@ pub struct Counters {
     pub signed_lanes: u64,
     /// Number of signatures that devices made.
     pub signed_device: u64,
-    /// Number of batches that the SIMD lanes signed, by batch size. The entry at index 0 counts
-    /// batches with one job.
+    /// Number of batches signed in SIMD lanes, by batch size. Index 0 counts batches with one job.
     pub batches_by_fill: [u64; LANES],
     /// Number of batches that were submitted to devices.
     pub device_batches: u64,
-    /// Number of wrong signatures from SIMD lanes. The public key revealed them, and these jobs
-    /// were signed again.
+    /// Number of wrong signatures from SIMD lanes. Verification with the public key found them, and
+    /// the jobs were signed again.
     pub faults_lanes: u64,
-    /// Number of wrong signatures from devices. The public key revealed them, and these jobs were
-    /// signed again.
+    /// Number of wrong signatures from devices. Verification with the public key found them, and
+    /// the jobs were signed again.
     pub faults_device: u64,
-    /// Number of jobs that a device did not answer before the deadline. The CPU also signs these
-    /// jobs.
+    /// Number of jobs that a device did not answer before the deadline. The CPU signs them too.
     pub late: u64,
-    /// Number of ignored results. The job was cancelled, or another processor had already answered
-    /// it.
+    /// Number of ignored results, whose jobs were cancelled or already answered.
     pub results_ignored: u64,
     /// Number of devices that were declared lost.
     pub devices_lost: u64,
-    /// Whether the SIMD lanes are disabled after too many wrong results, as 0 or 1.
+    /// 1 if the SIMD lanes are disabled after too many wrong results, otherwise 0.
     pub lanes_lost: u64,
     /// Connections to the process of the signer that were lost.
     pub signers_lost: u64,

@@ -1,12 +1,11 @@
-//! Errors of the crate. A job without a signature is no error, but counts as a refusal
-//! ([`crate::Refusal`]).
+//! Errors of the crate. A job without a signature is a refusal, not an error ([`crate::Refusal`]).
 
 use std::path::PathBuf;
 
-/// Error that occurs while keys are loaded. Each variant states who must act.
+/// Error that occurs while keys are loaded.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
-    /// The file of a key or a certificate is refused. The operator must act.
+    /// A key or certificate file is refused.
     #[error("{}: {reason}", file.display())]
     Key {
         /// Refused file.
@@ -14,7 +13,7 @@ pub enum Error {
         /// Reason and remedy.
         reason: Reason,
     },
-    /// The memory for keys cannot be protected. The operator must act.
+    /// The memory for keys cannot be locked.
     #[error("cannot lock {bytes} bytes of key memory ({source}): raise RLIMIT_MEMLOCK (systemd: LimitMEMLOCK=)")]
     Memory {
         /// Size of the memory.
@@ -72,7 +71,7 @@ pub enum Reason {
         /// File of the certificate.
         certificate: PathBuf,
     },
-    /// The signer in another process does not hold the certificate's key.
+    /// The signer process does not hold the certificate's key.
     #[error("belongs to a key that the signer does not hold: add the key to its configuration, and reload the signer")]
     NotHeld,
     /// The certificate has expired.

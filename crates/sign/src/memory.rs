@@ -1,5 +1,5 @@
-//! Memory for keys. It is locked in RAM, excluded from core dumps and forked processes, and
-//! overwritten with zeros before it is freed.
+//! Memory for keys. It is locked in RAM, excluded from core dumps and forked processes, and zeroed
+//! before it is freed.
 #![allow(unsafe_code, reason = "mlock and madvise need the addresses of a mapping")]
 
 use std::ops::{Deref, DerefMut};
@@ -20,8 +20,7 @@ mod private {
     impl Sealed for u64 {}
 }
 
-/// Array in memory pages that are locked in RAM. The array is overwritten with zeros before its
-/// pages are freed.
+/// Array in memory pages that are locked in RAM. It is zeroed before the pages are freed.
 pub(crate) struct Locked<T: Plain> {
     address: NonNull<T>,
     len: usize,

@@ -1,5 +1,5 @@
-//! Pads messages for RSA signatures (RFC 8017, section 9). The padded message is the input of the
-//! private-key operation.
+//! Pads messages for RSA signatures (RFC 8017, section 9). The private-key operation then uses the
+//! padded message.
 
 use aws_lc_rs::digest;
 use aws_lc_rs::rand::{SecureRandom, SystemRandom};
@@ -9,8 +9,8 @@ use crate::scheme::{Hash, Scheme};
 /// Longest hash, in bytes.
 const HASH_BYTES_MAX: usize = 64;
 
-/// Returns the DER encoding of `DigestInfo`, up to the hash value at its end (RFC 8017, section
-/// 9.2, note 1).
+/// Returns the DER prefix of `DigestInfo`, which precedes the hash value (RFC 8017, section 9.2,
+/// note 1).
 fn digest_info(hash: Hash) -> [u8; 19] {
     let (identifier, bytes) = match hash {
         Hash::Sha256 => (1, 32),
@@ -25,8 +25,8 @@ fn digest_info(hash: Hash) -> [u8; 19] {
     prefix
 }
 
-/// Writes the padded message to `into`, whose length is that of the modulus. Returns `None` for a
-/// scheme other than RSA, or if the random number generator fails.
+/// Writes the padded message to `into`, which has the length of the modulus. Returns `None` for
+/// schemes other than RSA, or if the random number generator fails.
 pub(crate) fn pad(scheme: Scheme, message: &[u8], into: &mut [u8]) -> Option<()> {
     match scheme {
         Scheme::RsaPkcs1(hash) => pkcs1(hash, message, into),

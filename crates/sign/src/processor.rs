@@ -32,23 +32,23 @@ pub struct DeviceResult {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct DeviceLost;
 
-/// Device that signs batches of jobs for one signer.
+/// Device that signs batches of jobs for a signer.
 ///
-/// The signer verifies each signature with the job's public key. If a device returns no result in
-/// time, the CPU also signs the job. A device may therefore lose jobs.
+/// The signer verifies each signature with the job's public key. If no result arrives in time, the
+/// CPU signs the job too. A device may therefore lose jobs.
 pub trait Device {
     /// Returns costs and limits.
     fn spec(&self) -> DeviceSpec;
 
-    /// Starts to sign a batch of jobs of one class, and returns without waiting.
+    /// Submits a batch of jobs of one class, and returns without waiting.
     ///
     /// # Errors
-    /// Returns [`DeviceLost`] if the device does not accept any more work.
+    /// Returns [`DeviceLost`] if the device accepts no more work.
     fn submit(&mut self, now_ns: u64, class: Class, jobs: Vec<DeviceJob>) -> Result<(), DeviceLost>;
 
-    /// Appends the results that have arrived to `results`, and returns without waiting.
+    /// Appends all available results to `results`, and returns without waiting.
     ///
     /// # Errors
-    /// Returns [`DeviceLost`] if the device does not return any more results.
+    /// Returns [`DeviceLost`] if the device returns no more results.
     fn poll(&mut self, now_ns: u64, results: &mut Vec<DeviceResult>) -> Result<(), DeviceLost>;
 }

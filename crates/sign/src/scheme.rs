@@ -1,4 +1,4 @@
-//! Signature schemes of jobs, and the classes of jobs that can share a batch.
+//! Signature schemes of jobs, and classes of jobs that can share a batch.
 
 use aws_lc_rs::digest;
 use aws_lc_rs::signature::{
@@ -32,8 +32,8 @@ impl Hash {
 pub enum Scheme {
     /// RSASSA-PKCS1-v1_5 (RFC 8017, section 8.2).
     RsaPkcs1(Hash),
-    /// RSASSA-PSS with MGF1 (RFC 8017, section 8.1). The message and the mask have the same hash
-    /// function. The salt is as long as the hash.
+    /// RSASSA-PSS with MGF1 (RFC 8017, section 8.1). The message and the mask use the same hash
+    /// function, and the salt is as long as the hash.
     RsaPss(Hash),
     /// ECDSA on P-256 with SHA-256 (FIPS 186-5), encoded as ASN.1.
     EcdsaP256Sha256,
@@ -80,7 +80,6 @@ impl Scheme {
         }
     }
 
-    /// Returns the algorithm that verifies signatures of this scheme.
     pub(crate) fn verification(self) -> &'static dyn VerificationAlgorithm {
         match self {
             Self::RsaPkcs1(Hash::Sha256) => &signature::RSA_PKCS1_2048_8192_SHA256,
@@ -96,7 +95,7 @@ impl Scheme {
     }
 }
 
-/// Class of jobs. All jobs in a batch have the same class, but may have different keys and hash
+/// Class of jobs. Jobs in a batch have the same class, but may have different keys and hash
 /// functions.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Class {
@@ -119,7 +118,7 @@ impl Class {
     pub const ALL: [Self; 6] =
         [Self::Rsa2048, Self::Rsa3072, Self::Rsa4096, Self::EcdsaP256, Self::EcdsaP384, Self::Ed25519];
 
-    /// Returns the index of this class in arrays with one entry per class.
+    /// Returns the index of this class in arrays over all classes.
     pub const fn index(self) -> usize {
         self as usize
     }

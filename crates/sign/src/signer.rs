@@ -1,4 +1,4 @@
-//! Signs the jobs of one thread. The policy decides which processor signs each job, and this module
+//! Signs the jobs of one thread. The policy chooses the processor for each job, and this module
 //! runs the processors.
 
 use std::sync::Arc;
@@ -12,7 +12,7 @@ use crate::policy::{Costs, CpuCost, Effect, JobId, Policy, PolicyConfig, Process
 use crate::processor::{Device, DeviceJob, DeviceResult};
 use crate::scheme::{Class, Scheme};
 
-/// Maximum length of a message, in bytes. TLS signs messages of at most about 210 bytes.
+/// Maximum message length in bytes. TLS signs messages of at most about 210 bytes.
 pub const MESSAGE_BYTES_MAX: usize = 1024;
 
 /// Answer to a job.
@@ -38,8 +38,7 @@ pub struct Signer {
     pending: Vec<Option<Pending>>,
     lanes: Option<Lanes>,
     devices: Vec<Box<dyn Device>>,
-    /// Interval between checks, in device results. One signature per interval is verified with the
-    /// public key.
+    /// The public key verifies one in this many device signatures.
     check_every: u64,
     results: u64,
     // Buffers that calls reuse.
@@ -48,7 +47,7 @@ pub struct Signer {
 }
 
 impl Signer {
-    /// Creates a signer. If `library` is `None`, the CPU signs one job at a time.
+    /// Creates a signer. Without `library`, the CPU signs one job at a time.
     ///
     /// # Errors
     /// Returns [`Error::Memory`] if key memory cannot be locked.
@@ -77,9 +76,8 @@ impl Signer {
         })
     }
 
-    /// Sets how often the signer verifies device signatures with the public key. It verifies one in
-    /// `every` signatures, and the default is 1. Higher values are safe only for devices that
-    /// verify their signatures.
+    /// Verifies only one in `every` device signatures with the public key. The default is 1. Higher
+    /// values are safe only for devices that verify their own signatures.
     pub fn check_device_results(&mut self, every: u64) {
         self.check_every = every.max(1);
     }
@@ -87,7 +85,7 @@ impl Signer {
     /// Adds a job, which [`Signer::turn`] signs later.
     ///
     /// # Errors
-    /// Returns the reason why the job is refused. The refusal is counted.
+    /// Returns the reason if the job is refused. The refusal is counted.
     pub fn submit(&mut self, key: Arc<Key>, scheme: Scheme, message: &[u8]) -> Result<JobId, Refusal> {
         if !scheme.is_of(key.class()) || message.len() > MESSAGE_BYTES_MAX {
             return Err(self.policy.refuse_invalid());
@@ -101,15 +99,15 @@ impl Signer {
         Ok(id)
     }
 
-    /// Cancels a job, which then gets no answer. Has no effect if the job is already answered.
+    /// Cancels a job, so that it gets no answer. Has no effect if the job is already answered.
     pub fn cancel(&mut self, id: JobId) {
         if self.policy.cancel(id) {
             self.pending[id.slot as usize] = None;
         }
     }
 
-    /// Submits due batches to devices, and collects their results. Then signs at most one batch on
-    /// this thread. Appends all answers to `done`.
+    /// Submits due batches to devices and collects their results. Then signs at most one batch on
+    /// this thread, and appends all answers to `done`.
     ///
     /// Returns whether more jobs wait for this thread.
     pub fn turn(&mut self, now_ns: u64, done: &mut Vec<Done>) -> bool {
@@ -130,7 +128,7 @@ impl Signer {
         self.policy.waiting() > 0
     }
 
-    /// Returns the latest time for the next call of [`Signer::turn`], unless a job is submitted
+    /// Returns the latest time for the next call to [`Signer::turn`], unless a job is submitted
     /// before.
     pub fn deadline_ns(&self) -> Option<u64> {
         self.policy.deadline_ns()
@@ -169,8 +167,7 @@ impl Signer {
 
     fn sign_in_lanes(&mut self, class: Class, ids: &[JobId], done: &mut Vec<Done>) {
         let Self { pending, lanes: Some(lanes), .. } = self else {
-            // This case does not occur, because the policy chooses SIMD lanes only if they are
-            // available.
+            // Unreachable, because the policy chooses SIMD lanes only if they are available.
             return ids.iter().for_each(|&id| self.sign_single(id, done));
         };
         let job = |id: &JobId| {
@@ -205,8 +202,7 @@ impl Signer {
             }
             let polled = self.devices[index].poll(now_ns, &mut found);
             for DeviceResult { id, signature } in found.drain(..) {
-                // The device may be excluded already, because an earlier signature in this loop was
-                // wrong.
+                // An earlier wrong signature in this loop may have excluded the device.
                 if self.policy.is_lost(index) {
                     continue;
                 }
@@ -229,8 +225,8 @@ impl Signer {
     }
 }
 
-/// Measures the signing time of this thread for each class of `keys`. Classes without a key keep
-/// the times of [`Costs::default`], because no jobs use them.
+/// Measures how long this thread takes to sign with each class of `keys`. Classes without a key
+/// keep the times of [`Costs::default`], because no jobs use them.
 ///
 /// # Errors
 /// Returns [`Error::Memory`] if key memory cannot be locked.
@@ -255,7 +251,7 @@ pub fn measure_costs(keys: &[Arc<Key>], library: Option<&Arc<Library>>) -> Resul
     Ok(costs)
 }
 
-/// Returns the shortest duration of three calls in nanoseconds, or `None` if a call fails.
+/// Returns the shortest of three call durations in nanoseconds, or `None` if a call fails.
 fn shortest_ns(mut call: impl FnMut() -> bool) -> Option<u64> {
     let mut shortest = u64::MAX;
     // The first call fills caches.

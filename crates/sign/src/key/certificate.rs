@@ -30,7 +30,7 @@ impl<'a> Certificate<'a> {
         let signed = AnyRef::decode(&mut SliceReader::new(whole.value())?)?;
         let mut fields = SliceReader::new(signed.value())?;
         let mut field = AnyRef::decode(&mut fields)?;
-        // The version is optional. Without it, the serial number is the first field.
+        // The version is optional. Without it, the serial number comes first.
         if field.header().tag() != Tag::Integer {
             AnyRef::decode(&mut fields)?;
         }

@@ -1,5 +1,5 @@
 //! Loads a private key and its certificate chain from files. Checks the file permissions, the
-//! validity period, and whether the certificate matches the key.
+//! validity period, and that the certificate matches the key.
 
 use std::fs::File;
 use std::io::Read;
@@ -16,7 +16,7 @@ use crate::memory::Locked;
 
 /// Largest file with a key or a certificate chain, in bytes.
 const FILE_BYTES_MAX: usize = 1 << 20;
-/// Permission bits of a file for other users than its owner and group.
+/// File permission bits for users other than the owner and the group.
 const OTHERS: u32 = 0o007;
 
 /// Key and certificate chain from files.
@@ -48,7 +48,7 @@ pub fn load(key: &Path, certificate: &Path, now: SystemTime) -> Result<Loaded, E
     Ok(Loaded { key: parsed, chain, not_after })
 }
 
-/// Certificate chain whose private key a signer in another process holds.
+/// Certificate chain whose private key is in another process.
 #[derive(Debug)]
 pub struct Held {
     /// Public half of the key.

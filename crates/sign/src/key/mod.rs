@@ -73,7 +73,7 @@ fn identity(public: &[u8]) -> u64 {
 }
 
 impl Key {
-    /// Parses the only private key in the PEM file `text`.
+    /// Parses `text`, a PEM file with one private key.
     ///
     /// # Errors
     /// Returns [`crate::Error::Memory`] if key memory cannot be locked. If the content is refused,
@@ -92,7 +92,7 @@ impl Key {
     /// Returns [`crate::Error::Memory`] if key memory cannot be locked.
     ///
     /// # Panics
-    /// Panics if AWS-LC cannot create a key. This only happens if the random number generator is
+    /// Panics if AWS-LC cannot create a key, which only happens if the random number generator is
     /// broken.
     pub fn generate(class: Class) -> Result<Self, crate::Error> {
         let bytes = generate_pkcs8(class).expect("AWS-LC creates keys");
@@ -149,8 +149,8 @@ impl Key {
         Ok(Self { class, id: identity(&public), public, pair, words })
     }
 
-    /// Creates the public half of a key. Another process holds the private half. `public` is
-    /// encoded like [`Key::public_key`].
+    /// Creates a key whose private half is in another process. `public` is encoded like
+    /// [`Key::public_key`].
     pub(crate) fn from_public(class: Class, public: Vec<u8>) -> Self {
         Self { class, id: identity(&public), public, pair: Pair::Elsewhere, words: None }
     }

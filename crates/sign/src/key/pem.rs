@@ -44,8 +44,7 @@ pub(super) fn sections(text: &[u8]) -> Result<Vec<Section<'_>>, Reason> {
 }
 
 impl Section<'_> {
-    /// Returns whether the section has the header with which OpenSSL marks passphrase-encrypted
-    /// keys.
+    /// Returns whether OpenSSL's header marks the key as encrypted with a passphrase.
     pub(super) fn is_encrypted(&self) -> bool {
         self.body.starts_with(b"Proc-Type: 4,ENCRYPTED")
     }

@@ -1,5 +1,5 @@
-//! Parses the structure of private keys in the formats PKCS #8 (RFC 5958), PKCS #1 (RFC 8017,
-//! appendix A.1.2) and SEC 1 (RFC 5915).
+//! Parses private keys in the formats PKCS #8 (RFC 5958), PKCS #1 (RFC 8017, appendix A.1.2) and
+//! SEC 1 (RFC 5915).
 
 use der::asn1::{AnyRef, OctetStringRef, UintRef};
 use der::{Decode, SliceReader, Tag, TagNumber};
@@ -15,8 +15,8 @@ const P256: &[u8] = &[0x2a, 0x86, 0x48, 0xce, 0x3d, 0x03, 0x01, 0x07];
 const P384: &[u8] = &[0x2b, 0x81, 0x04, 0x00, 0x22];
 const ED25519: &[u8] = &[0x2b, 0x65, 0x70];
 
-/// Components of a private key, as big-endian numbers without leading zeros. Some fields state
-/// another format.
+/// Components of a private key. Unless a field states otherwise, they are big-endian numbers
+/// without leading zeros.
 pub(super) enum Private<'a> {
     Rsa {
         /// The structure `RSAPrivateKey`.
@@ -41,7 +41,6 @@ pub(super) enum Private<'a> {
 const DAMAGED: Reason = Reason::Damaged("its ASN.1 structure is not that of a private key");
 
 impl<'a> Private<'a> {
-    /// Returns whether PEM sections with this label hold private keys.
     pub(super) fn is_label(label: &[u8]) -> bool {
         label.ends_with(b"PRIVATE KEY")
     }
@@ -112,8 +111,8 @@ fn pkcs1(bytes: &[u8]) -> Result<Private<'_>, Reason> {
     Ok(Private::Rsa { pkcs1: bytes, modulus, exponent, crt: [next()?, next()?, next()?, next()?, next()?] })
 }
 
-/// Parses the structure `ECPrivateKey`. A SEC 1 file contains the curve name in this structure. In
-/// PKCS #8, the name is elsewhere, so the caller passes it in `curve`.
+/// Parses an `ECPrivateKey`. In SEC 1 files, this structure names the curve. In PKCS #8, the name
+/// is elsewhere, so the caller passes it as `curve`.
 fn sec1<'a>(whole: &'a [u8], bytes: &'a [u8], curve: Option<&[u8]>) -> Result<Private<'a>, Reason> {
     let mut fields = sequence(bytes)?;
     uint(&mut fields)?; // version

@@ -1,5 +1,5 @@
-//! Components of private keys as 64-bit words, with the least significant word first. SIMD code and
-//! devices need this form.
+//! Private key components as 64-bit words, least significant word first. SIMD code and devices need
+//! this form.
 
 use super::private::Private;
 use crate::Error;
@@ -42,7 +42,7 @@ impl RsaWords {
         &self.modulus
     }
 
-    /// Flips one bit of d mod (p-1), which makes signatures with this key wrong.
+    /// Flips one bit of d mod (p-1), so that signatures with this key are wrong.
     #[cfg(test)]
     pub(crate) fn flip_bit(&mut self, bit: usize) {
         let half = self.modulus.len() / 2;

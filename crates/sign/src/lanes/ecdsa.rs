@@ -1,4 +1,4 @@
-//! Signs with ECDSA in SIMD lanes. This module creates the nonces and encodes the signatures.
+//! ECDSA signatures in SIMD lanes. This module creates the nonces and encodes the signatures.
 #![allow(unsafe_code, reason = "calls of crypto_mb take pointers to the data of each lane")]
 
 use std::ptr::{null, null_mut};
@@ -13,7 +13,7 @@ use crate::key::Words;
 use crate::memory::Locked;
 use crate::scheme::{Class, Hash};
 
-/// Number of 64-bit words in the longest scalar, which belongs to the curve P-384.
+/// Number of 64-bit words in the longest scalar, which belongs to P-384.
 const SCALAR_WORDS_MAX: usize = 6;
 /// Bytes of a scalar of P-384.
 const SCALAR_BYTES_MAX: usize = 8 * SCALAR_WORDS_MAX;
@@ -74,7 +74,7 @@ pub(super) fn sign(
 /// least 1 and below the group order.
 ///
 /// The nonce is a hash of fresh random bytes, the key and the message digest. Different messages
-/// therefore get different nonces even if the random number generator repeats its output.
+/// get different nonces even if the random number generator repeats its output.
 fn make_nonce(order: &[u64], key: &[u64], digest: &[u8], into: &mut [u64]) -> Option<()> {
     loop {
         let mut random = [0; 64];
@@ -95,7 +95,7 @@ fn make_nonce(order: &[u64], key: &[u64], digest: &[u8], into: &mut [u64]) -> Op
     }
 }
 
-/// Encodes the two signature numbers as `Ecdsa-Sig-Value` (RFC 5480, appendix A).
+/// Encodes the signature (r, s) as `Ecdsa-Sig-Value` (RFC 5480, appendix A).
 fn encode(r: &[u8], s: &[u8]) -> Vec<u8> {
     let trimmed = |number: &[u8]| {
         let zeros = number.iter().take_while(|&&byte| byte == 0).count();

@@ -1,5 +1,5 @@
-//! Loads the library Intel crypto_mb at run time. The library performs eight private-key operations
-//! at once with AVX-512 IFMA, one in each SIMD lane.
+//! Loads the library Intel crypto_mb at run time. It performs eight private-key operations at once
+//! with AVX-512 IFMA, one in each SIMD lane.
 #![allow(unsafe_code, reason = "crypto_mb is a C library")]
 
 use std::ffi::{CStr, c_char, c_int};
@@ -8,10 +8,10 @@ use std::path::{Path, PathBuf};
 use crate::counters::LANES;
 use crate::scheme::Class;
 
-/// File name of the library. Its number is the version of the binary interface.
+/// File name of the library. The number is its binary interface version.
 const NAME: &str = "libcrypto_mb.so.11";
 
-/// Pointers to the input of each SIMD lane. A pointer is null if the lane has no job.
+/// Input pointers of all SIMD lanes. A lane without a job has a null pointer.
 type In<T> = [*const T; LANES];
 type Out = [*mut u8; LANES];
 
@@ -95,7 +95,7 @@ unsafe impl Send for Rsa {}
 // SAFETY: as above.
 unsafe impl Sync for Rsa {}
 
-/// The loaded library crypto_mb. All threads share it, because it has no state.
+/// The loaded library crypto_mb. It has no state, so all threads share it.
 #[derive(Debug)]
 pub struct Library {
     file: PathBuf,
@@ -106,14 +106,13 @@ pub struct Library {
     p256_sign: EcdsaSign,
     p384_sign: EcdsaSign,
     ed25519_sign: Ed25519Sign,
-    /// Keeps the library loaded, because its functions must stay valid.
+    /// Keeps the library loaded while its functions are used.
     _library: libloading::Library,
 }
 
 impl Library {
-    /// Loads crypto_mb from the search path of the dynamic loader. If the library is not there,
-    /// loads it from a folder `crypto_mb` near this program, which the script
-    /// `scripts/crypto_mb.sh` creates.
+    /// Loads crypto_mb from the search path of the dynamic loader, or else from a folder
+    /// `crypto_mb` near this program. The script `scripts/crypto_mb.sh` creates this folder.
     ///
     /// # Errors
     /// Returns [`LanesError`] if the library is missing, or if the CPU cannot run it.
@@ -187,8 +186,8 @@ impl Library {
         self.rsa.iter().find(|rsa| rsa.bits as usize == bits)
     }
 
-    /// Computes `message ^ d mod n` in each lane, by the Chinese remainder theorem. Returns a
-    /// status of 4 bits for each lane.
+    /// Computes `message ^ d mod n` in each lane with the Chinese remainder theorem. Returns a
+    /// 4-bit status for each lane.
     ///
     /// # Safety
     /// In each lane without null pointers, `from` and `to` have as many bytes as the modulus. Each
@@ -208,7 +207,7 @@ impl Library {
         unsafe { (self.rsa_private)(from, to, p, q, dp, dq, qinv, rsa.bits, rsa.private, scratch.as_mut_ptr().cast()) }
     }
 
-    /// Computes `signature ^ 65537 mod n` in each lane. Returns a status of 4 bits for each lane.
+    /// Computes `signature ^ 65537 mod n` in each lane. Returns a 4-bit status for each lane.
     ///
     /// # Safety
     /// In each lane without null pointers, `from` and `to` have as many bytes as the modulus, and
@@ -227,7 +226,7 @@ impl Library {
         unsafe { (self.rsa_public)(from, to, modulus, rsa.bits, rsa.public, scratch.as_mut_ptr().cast()) }
     }
 
-    /// Signs a digest in each SIMD lane. Returns a status of 4 bits for each lane.
+    /// Signs a digest in each SIMD lane. Returns a 4-bit status for each lane.
     ///
     /// # Safety
     /// In each lane without null pointers, all pointers refer to 32 bytes for P-256 and 48 bytes
@@ -246,7 +245,7 @@ impl Library {
         unsafe { sign(r.as_ptr(), s.as_ptr(), digest, nonce, key, std::ptr::null_mut()) }
     }
 
-    /// Signs a message in each SIMD lane. Returns a status of 4 bits for each lane.
+    /// Signs a message in each SIMD lane. Returns a 4-bit status for each lane.
     ///
     /// # Safety
     /// In each lane without null pointers, the message has its `length`, and all other pointers

@@ -1,5 +1,5 @@
 //! Signs up to eight jobs at once in SIMD lanes. This module prepares batches for the library
-//! crypto_mb and checks the signatures.
+//! crypto_mb, and checks the signatures.
 #![allow(unsafe_code, reason = "calls of crypto_mb take pointers to the data of each lane")]
 
 mod ecdsa;
@@ -30,19 +30,19 @@ pub(crate) struct LaneJob<'a> {
     pub(crate) message: &'a [u8],
 }
 
-/// Library and buffers of one thread for signing in SIMD lanes.
+/// Library and buffers for signing in SIMD lanes on one thread.
 #[derive(Debug)]
 pub(crate) struct Lanes {
     library: Arc<Library>,
     /// Scratch memory of crypto_mb, which contains parts of keys.
     scratch: Locked<u64>,
-    /// Padded messages of all SIMD lanes. The next two arrays hold the signatures, and the messages
-    /// that the public key recovers from them.
+    /// Padded messages. `signed` holds their signatures, and `checked` the messages that the public
+    /// key recovers from the signatures.
     padded: Box<[[u8; MODULUS_BYTES_MAX]; LANES]>,
     signed: Box<[[u8; MODULUS_BYTES_MAX]; LANES]>,
     checked: Box<[[u8; MODULUS_BYTES_MAX]; LANES]>,
     nonces: Locked<u64>,
-    /// Whether the library produces correct signatures, for each class.
+    /// Whether the library signs correctly, for each class.
     works: [bool; Class::ALL.len()],
 }
 
@@ -140,7 +140,7 @@ impl Lanes {
     }
 }
 
-/// Returns whether the SIMD lane has status 0, which means success.
+/// Status 0 means success.
 fn is_ok(status: u32, lane: usize) -> bool {
     status >> (4 * lane) & 0xf == 0
 }

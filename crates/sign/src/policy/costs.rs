@@ -8,8 +8,8 @@ use crate::scheme::Class;
 pub struct CpuCost {
     /// Time of one job with AWS-LC, in nanoseconds.
     pub single_ns: u64,
-    /// Time in nanoseconds to sign a batch in SIMD lanes. The number of jobs does not change it.
-    /// The value is `None` if the SIMD lanes are not used.
+    /// Time to sign a batch in SIMD lanes, in nanoseconds, for any number of jobs. The value is
+    /// `None` if the SIMD lanes are not used.
     pub lanes_ns: Option<u64>,
 }
 
@@ -35,9 +35,9 @@ impl CpuCost {
 /// Time that a device needs for the jobs of a class.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct DeviceCost {
-    /// Time in nanoseconds that an idle device needs for one job, from submission to completion.
+    /// Time from submission to completion of one job on an idle device, in nanoseconds.
     pub latency_ns: u64,
-    /// Time in nanoseconds for which each job in a batch occupies the device.
+    /// Time for which each job in a batch occupies the device, in nanoseconds.
     pub job_ns: u64,
 }
 
@@ -46,8 +46,8 @@ pub struct DeviceCost {
 pub struct Costs(pub [CpuCost; Class::ALL.len()]);
 
 impl Default for Costs {
-    /// Returns the signing times on one core of an Intel Emerald Rapids CPU with crypto_mb 11.15,
-    /// as measured by `bench sign`.
+    /// Returns the signing times that `bench sign` measured on one core of an Intel Emerald Rapids
+    /// CPU with crypto_mb 11.15.
     fn default() -> Self {
         let cost = |single_ns, lanes_ns| CpuCost { single_ns, lanes_ns: Some(lanes_ns) };
         Self([

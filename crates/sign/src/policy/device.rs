@@ -1,5 +1,4 @@
-//! State of one device: the batches that wait for more jobs, the batches in flight, and the number
-//! of faults.
+//! State of one device: the batches that wait for more jobs, the batches in flight, and the faults.
 
 use super::costs::DeviceCost;
 use super::jobs::JobId;
@@ -8,7 +7,7 @@ use crate::scheme::Class;
 /// Capabilities of a device.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct DeviceSpec {
-    /// Signing times of the device for each class of jobs, or `None` for an unsupported class.
+    /// Signing times for each class of jobs, or `None` if the device does not support the class.
     pub costs: [Option<DeviceCost>; Class::ALL.len()],
     /// Maximum number of jobs in a batch.
     pub batch_max: usize,
@@ -51,8 +50,8 @@ impl Device {
         Self { spec, filling, in_flight: Vec::new(), busy_until_ns: 0, faults: 0, lost: false }
     }
 
-    /// Returns the probable time at which the device finishes `jobs` more jobs of `class`. Returns
-    /// `None` if the device cannot accept these jobs.
+    /// Returns the time at which the device will probably finish `jobs` more jobs of `class`.
+    /// Returns `None` if it cannot accept them.
     pub(super) fn end_ns(&self, now_ns: u64, class: Class, jobs: usize, fill_ns: u64) -> Option<u64> {
         let cost = self.spec.costs[class.index()].filter(|_| !self.lost)?;
         let filling = &self.filling[class.index()];
@@ -67,7 +66,7 @@ impl Device {
         Some(submitted_ns.max(self.busy_until_ns) + jobs * cost.job_ns + cost.latency_ns)
     }
 
-    /// Returns whether the batch of `class` is due, because it is full or has waited long enough.
+    /// Returns whether the batch of `class` is full or has waited long enough.
     pub(super) fn is_due(&self, now_ns: u64, class: Class, fill_ns: u64) -> bool {
         let filling = &self.filling[class.index()];
         !filling.jobs.is_empty()

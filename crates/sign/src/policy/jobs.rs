@@ -1,9 +1,9 @@
-//! Table of the jobs in flight. A job keeps its table slot until its answer.
+//! Table of the jobs in flight. A job keeps its slot until it is answered.
 
 use crate::scheme::Class;
 
-/// Identity of a job in flight. Identities are never reused, because a late result could otherwise
-/// be assigned to another job.
+/// Identity of a job in flight. Identities are never reused, so a late result cannot be assigned to
+/// another job.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct JobId {
     pub(crate) slot: u32,
@@ -11,7 +11,7 @@ pub struct JobId {
 }
 
 impl JobId {
-    /// Converts a number to the identifier of a job that is not in the table.
+    /// Converts a number to the identity of a job outside the table.
     pub(crate) fn from_number(number: u64) -> Self {
         Self { slot: number as u32, generation: (number >> 32) as u32 }
     }
@@ -35,16 +35,15 @@ pub(super) struct Job {
     pub(super) allowed: Allowed,
     /// Number in order of submission.
     pub(super) number: u64,
-    /// Whether the job waits in the queue of its class. If a device is late, the job returns to the
-    /// queue, but the device may still sign it.
+    /// Whether the job waits in the queue of its class. If a device is late, the job waits again,
+    /// but the device may still sign it.
     pub(super) waits: bool,
 }
 
 /// Table of jobs in flight.
 #[derive(Debug, Default)]
 pub(super) struct Jobs {
-    /// Table slots. Each slot holds a job, and a generation number that changes when the slot
-    /// becomes free.
+    /// Table slots with their generation numbers. The number changes when the slot becomes free.
     slots: Vec<(u32, Option<Job>)>,
     free: Vec<u32>,
 }

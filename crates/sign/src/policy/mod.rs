@@ -37,12 +37,12 @@ pub struct PolicyConfig {
     pub costs: Costs,
     /// Largest number of jobs in flight. Further jobs are refused.
     pub jobs_max: usize,
-    /// Maximum time in nanoseconds for which a device batch waits for more jobs.
+    /// Maximum time for which a device batch waits for more jobs, in nanoseconds.
     pub fill_ns: u64,
-    /// Time in nanoseconds after which a batch on a device is late. The CPU then also signs its
+    /// Time after which a batch on a device is late, in nanoseconds. The CPU then also signs its
     /// jobs.
     pub deadline_ns: u64,
-    /// Time in nanoseconds without a result after which a device is declared lost.
+    /// Time without a result after which a device is declared lost, in nanoseconds.
     pub lost_ns: u64,
     /// Number of wrong results that ends the use of a processor.
     pub faults_max: u32,
@@ -99,11 +99,11 @@ pub enum Refusal {
 pub enum Effect {
     /// The job is answered with this result.
     Answered,
-    /// The result is ignored, because the job was cancelled or already signed by another processor.
+    /// The result is ignored, because the job was cancelled or already signed.
     Ignored,
     /// The result was wrong. Another processor signs the job.
     Retried,
-    /// The result was wrong, and the job is refused, because no other processor can sign it.
+    /// The result was wrong, and no other processor can sign the job, so it is refused.
     Refused,
 }
 
@@ -113,8 +113,7 @@ pub struct Policy {
     config: PolicyConfig,
     jobs: Jobs,
     queues: [VecDeque<JobId>; Class::ALL.len()],
-    /// Number of jobs in each queue that still wait for a signature. The queues may also contain
-    /// answered jobs.
+    /// Number of unsigned jobs in each queue. The queues may also contain answered jobs.
     waiting: [usize; Class::ALL.len()],
     devices: Vec<Device>,
     lanes_faults: u32,
@@ -170,8 +169,8 @@ impl Policy {
         Refusal::Invalid
     }
 
-    /// Removes a job whose client has disconnected. A result that arrives later is ignored. Returns
-    /// false if the job is not in flight.
+    /// Removes a job whose client has disconnected. Later results are ignored. Returns false if the
+    /// job is not in flight.
     pub fn cancel(&mut self, id: JobId) -> bool {
         let removed = self.remove(id);
         self.counters.refused += u64::from(removed);
@@ -200,7 +199,7 @@ impl Policy {
         Some(self.take_for_cpu(class, jobs))
     }
 
-    /// Returns the latest time for the next call of [`Policy::next`], unless another event occurs
+    /// Returns the latest time for the next call to [`Policy::next`], unless another event occurs
     /// before.
     pub fn deadline_ns(&self) -> Option<u64> {
         let config = &self.config;
@@ -320,7 +319,7 @@ impl Policy {
         Effect::Refused
     }
 
-    /// Gives the jobs of late devices to the CPU. Declares a device lost if it does not answer.
+    /// Gives the jobs of late devices to the CPU. Devices that do not answer are declared lost.
     fn expire(&mut self, now_ns: u64) {
         for index in 0..self.devices.len() {
             let (deadline_ns, lost_ns) = (self.config.deadline_ns, self.config.lost_ns);
@@ -330,8 +329,7 @@ impl Policy {
                 continue;
             }
             let mut jobs = Vec::new();
-            // While a device accepts no batch, the batch that waits for more jobs cannot be
-            // submitted.
+            // A device that accepts no batches also delays the batches that wait for more jobs.
             for filling in &mut device.filling {
                 if now_ns >= filling.opened_ns + deadline_ns {
                     jobs.append(&mut filling.jobs);
@@ -410,8 +408,8 @@ impl Policy {
         None
     }
 
-    /// Returns the class of the job that has waited longest. Also removes answered jobs from the
-    /// front of all queues.
+    /// Returns the class of the job that has waited longest. Removes answered jobs from the front
+    /// of all queues.
     fn oldest_class(&mut self) -> Option<Class> {
         let jobs = &self.jobs;
         for queue in &mut self.queues {

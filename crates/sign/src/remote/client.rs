@@ -38,7 +38,7 @@ impl Connection {
     /// Connects to the signer that listens on `socket`. Waits at most a few seconds.
     ///
     /// # Errors
-    /// Returns an error that the operator can fix.
+    /// Returns an error if no signer answers, or if it refuses this user.
     pub fn open(socket: &Path) -> Result<Self, RemoteError> {
         let fail = |source| RemoteError::Socket { socket: socket.to_owned(), source };
         let invalid = |reason| RemoteError::Protocol { socket: socket.to_owned(), reason };
@@ -59,7 +59,7 @@ impl Connection {
         Ok(Self { socket: stream, writer, reader, slots, unanswered: 0, lanes, keys })
     }
 
-    /// Returns the public keys that belong to the signer's private keys.
+    /// Returns the public keys of the signer's private keys.
     pub fn keys(&self) -> &[Arc<Key>] {
         &self.keys
     }
@@ -98,7 +98,7 @@ impl Remote {
     /// Sends a job to the signer.
     ///
     /// # Errors
-    /// Returns the reason why the job is refused. The refusal is counted.
+    /// Returns the reason if the job is refused. The refusal is counted.
     pub fn submit(&mut self, key: &Key, scheme: Scheme, message: &[u8]) -> Result<JobId, Refusal> {
         self.counters.received += 1;
         let sent = self.send(key, scheme, message);
@@ -140,7 +140,7 @@ impl Remote {
         } += 1;
     }
 
-    /// Cancels a job, which then gets no answer. Has no effect if the job is already answered.
+    /// Cancels a job, so that it gets no answer. Has no effect if the job is already answered.
     pub fn cancel(&mut self, id: JobId) {
         if self.jobs.remove(&id).is_some() {
             self.counters.refused += 1;
@@ -148,7 +148,7 @@ impl Remote {
         }
     }
 
-    /// Appends the answers of the signer to `done`. If the signer has ended, all jobs are refused.
+    /// Appends the signer's answers to `done`. If the signer has ended, all jobs are refused.
     pub fn poll(&mut self, done: &mut Vec<Done>) {
         let mut words = [0; ANSWER_WORDS];
         while let Some(connection) = &mut self.connection {
@@ -207,7 +207,7 @@ impl Remote {
         }
     }
 
-    /// Returns whether a signer is connected. An interruption may not be noticed yet.
+    /// Returns whether a signer is connected. A recent disconnection may be unnoticed.
     pub fn is_connected(&self) -> bool {
         self.connection.is_some()
     }
@@ -217,14 +217,14 @@ impl Remote {
         self.connection = Some(connection);
     }
 
-    /// Returns a copy of the socket, which does not block. The socket becomes readable when answers
-    /// arrive or the signer ends. Returns `None` without a connection.
+    /// Returns a non-blocking copy of the socket. The socket becomes readable when answers arrive
+    /// or the signer ends. Returns `None` without a connection.
     pub fn wake_up(&self) -> Option<io::Result<UnixStream>> {
         self.connection.as_ref().map(|connection| connection.socket.try_clone())
     }
 
-    /// Tells the signer that this thread will wait for the socket. If the result is false, the
-    /// thread must call [`Remote::poll`] before it waits.
+    /// Tells the signer that this thread will wait for the socket. If this returns false, the
+    /// thread must first call [`Remote::poll`].
     pub fn announce_sleep(&self) -> bool {
         self.connection.as_ref().is_some_and(|connection| connection.reader.announce_sleep(Sleeper::Client))
     }

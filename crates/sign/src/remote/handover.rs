@@ -1,5 +1,5 @@
 //! First messages between client and signer. The client sends a greeting. The signer answers with a
-//! shared memory file and a text that describes the connection.
+//! shared memory file and a description of the connection.
 
 use std::io::{self, IoSlice, IoSliceMut, Read, Write};
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
@@ -23,7 +23,7 @@ const TEXT_BYTES_MAX: usize = 2 << 20;
 /// Largest number of slots in a ring.
 pub(super) const SLOTS_MAX: usize = 4096;
 
-/// Error of a connection to the signer. The operator must fix the cause.
+/// Error while connecting to the signer.
 #[derive(Debug, thiserror::Error)]
 pub enum RemoteError {
     /// The socket cannot be used.

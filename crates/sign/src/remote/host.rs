@@ -39,8 +39,8 @@ impl KeyRing {
         Self(RwLock::new([keys, Vec::new()]))
     }
 
-    /// Replaces the keys. The previous keys stay available, and older ones are overwritten with
-    /// zeros after their last job.
+    /// Replaces the keys. The previous keys stay available. Older keys are zeroed after their last
+    /// job.
     pub fn replace(&self, keys: Vec<Arc<Key>>) {
         let mut rings = self.0.write().unwrap_or_else(PoisonError::into_inner);
         rings[1] = std::mem::replace(&mut rings[0], keys);
@@ -63,8 +63,8 @@ pub struct HostConfig {
     pub socket: PathBuf,
     /// Users whose processes are served.
     pub users: Vec<u32>,
-    /// Policy for the jobs of each client. `jobs_max` is rounded up to a power of two, and is also
-    /// the number of slots per ring buffer.
+    /// Policy for the jobs of each client. `jobs_max` is rounded up to a power of two, which is
+    /// also the number of slots per ring.
     pub policy: PolicyConfig,
     /// Library for SIMD lanes.
     pub library: Option<Arc<Library>>,
@@ -85,7 +85,8 @@ pub struct HostReport {
     pub clients: u64,
     /// Clients refused because of their user.
     pub clients_refused: u64,
-    /// Number of clients that sent no valid greeting, or ended before the connection was ready.
+    /// Number of clients that sent no valid greeting, or disconnected before the connection was
+    /// ready.
     pub clients_failed: u64,
     /// Counters of all jobs.
     pub signer: Counters,
@@ -116,8 +117,7 @@ impl Host {
     /// Opens the socket.
     ///
     /// # Errors
-    /// Returns an error of the operating system, for example if another signer listens on the
-    /// socket.
+    /// Returns an operating system error, for example if another signer listens on the socket.
     pub fn open(config: HostConfig, keys: Arc<KeyRing>) -> io::Result<Self> {
         if is_left_behind(&config.socket) {
             std::fs::remove_file(&config.socket)?;
@@ -228,7 +228,7 @@ fn increment(counter: &AtomicU64) {
     counter.fetch_add(1, Ordering::Relaxed);
 }
 
-/// Returns whether the socket file belongs to a process that was killed.
+/// Returns whether a killed process has left the socket file behind.
 fn is_left_behind(socket: &Path) -> bool {
     let is_socket = std::fs::symlink_metadata(socket).is_ok_and(|metadata| metadata.file_type().is_socket());
     is_socket && UnixStream::connect(socket).is_err()

@@ -7,19 +7,18 @@ use std::sync::atomic::fence;
 use super::shared::Shared;
 use super::slot::{ANSWER_WORDS, JOB_WORDS};
 
-/// Number of words in the header before the slots. Each number that both processes access has a
-/// separate cache line.
+/// Number of words before the slots. Each shared counter and flag has its own cache line.
 const HEAD_WORDS: usize = 64;
 const LINE_WORDS: usize = 8;
 
-/// Index of the cache line with a flag, which one process sets before it sleeps.
+/// Index of the cache line with the flag that a process sets before it sleeps.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Sleeper {
     Signer = 4,
     Client = 5,
 }
 
-/// Returns the size of the shared memory in words. `slots` is the number of slots per ring.
+/// Returns the size of the shared memory in words, for `slots` slots per ring.
 pub(super) const fn words(slots: usize) -> usize {
     HEAD_WORDS + slots * (JOB_WORDS + ANSWER_WORDS)
 }
@@ -101,7 +100,7 @@ impl Writer {
             word.store(*value, Ordering::Relaxed);
         }
         self.written += 1;
-        // The reader sees the new number of slots only after the contents of the slot.
+        // Publish the contents of the slot before the new number of slots.
         words[self.place.written].store(self.written, Ordering::Release);
         true
     }
@@ -130,7 +129,7 @@ impl Reader {
     }
 
     /// Announces that this process will sleep until the other one wakes it. Returns false if a slot
-    /// has arrived, and this process must not sleep.
+    /// has arrived, so that this process must stay awake.
     pub(super) fn announce_sleep(&self, sleeper: Sleeper) -> bool {
         let flag = &self.shared.words()[sleeper as usize * LINE_WORDS];
         flag.store(1, Ordering::Relaxed);
@@ -146,8 +145,7 @@ impl Reader {
 }
 
 impl Writer {
-    /// Returns whether the other process sleeps and must be woken. The caller has just written a
-    /// slot.
+    /// Returns whether the other process sleeps and must be woken after a slot was written.
     pub(super) fn must_wake(&self, sleeper: Sleeper) -> bool {
         fence(Ordering::SeqCst);
         let flag = &self.shared.words()[sleeper as usize * LINE_WORDS];

@@ -27,7 +27,7 @@ unsafe impl Send for Shared {}
 unsafe impl Sync for Shared {}
 
 impl Shared {
-    /// Creates a memory file of `words` zero words. The file's size is fixed, so an access to the
+    /// Creates a memory file of `words` zero words. The file has a fixed size, so accesses to the
     /// mapping cannot fail.
     pub(super) fn create(words: usize) -> Result<(Self, OwnedFd), Errno> {
         let file = memfd_create("godwit-signer", MFdFlags::MFD_CLOEXEC | MFdFlags::MFD_ALLOW_SEALING)?;
@@ -37,7 +37,7 @@ impl Shared {
         Ok((Self::map(&file, words)?, file))
     }
 
-    /// Maps a memory file from another process. Refuses a file with another size than `words`, or
+    /// Maps a memory file from another process. Refuses files of a different size than `words`, or
     /// without a fixed size.
     pub(super) fn open(file: &OwnedFd, words: usize) -> Result<Self, Errno> {
         let seals = SealFlag::from_bits_retain(fcntl(file, FcntlArg::F_GET_SEALS)?);

@@ -4,14 +4,14 @@ use super::statement::Kind;
 use crate::policy::Processor;
 use crate::scheme::Scheme;
 
-/// Size of a job in words. The words are the job's identity, its key, a header, and the bytes to
-/// sign. The header contains the scheme, the kind and the length.
+/// Size of a job in words: its identity, its key, a header, and the bytes to sign. The header
+/// contains the scheme, the kind and the length.
 pub(super) const JOB_WORDS: usize = 64;
 const JOB_HEAD: usize = 3;
 /// Maximum number of bytes that a client sends for one job.
 const JOB_BYTES_MAX: usize = (JOB_WORDS - JOB_HEAD) * 8;
-/// Size of an answer in words. The words are the job's identity, a header, and the signature. The
-/// header contains the status and the length.
+/// Size of an answer in words: the job's identity, a header, and the signature. The header contains
+/// the status and the length.
 pub(super) const ANSWER_WORDS: usize = 72;
 const ANSWER_HEAD: usize = 2;
 const SIGNATURE_BYTES_MAX: usize = (ANSWER_WORDS - ANSWER_HEAD) * 8;
@@ -19,7 +19,7 @@ const SIGNATURE_BYTES_MAX: usize = (ANSWER_WORDS - ANSWER_HEAD) * 8;
 /// Job as a client sends it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct JobSlot {
-    /// Identity that the client chose. The answer contains the same identity.
+    /// Identity that the client chose for the job. The answer repeats it.
     pub(super) id: u64,
     /// Identity of the key ([`crate::Key::id`]).
     pub(super) key: u64,
@@ -41,7 +41,7 @@ impl JobSlot {
         pack(&self.bytes, words.get_mut(JOB_HEAD..)?).then_some(words)
     }
 
-    /// Returns the job's identity, and the job. The job is `None` if a field is invalid.
+    /// Returns the job's identity, and the job or `None` if a field is invalid.
     pub(super) fn from_words(words: &[u64; JOB_WORDS]) -> (u64, Option<Self>) {
         let [id, key, head, ..] = *words;
         let read = || {
@@ -108,7 +108,7 @@ impl AnswerSlot {
     }
 }
 
-/// Writes bytes to words, least significant byte first. Returns false if the words are too short.
+/// Writes bytes to words, least significant byte first. Returns false if the bytes do not fit.
 fn pack(bytes: &[u8], words: &mut [u64]) -> bool {
     if bytes.len() > words.len() * 8 {
         return false;

@@ -1,5 +1,5 @@
-//! Parts of TLS handshakes that a server signs. The signer builds each message from such a part.
-//! Clients therefore cannot get a signature of any other document.
+//! Parts of TLS handshakes that a server signs. The signer builds each message from such a part, so
+//! clients cannot get a signature of any other document.
 
 /// Context string that TLS 1.3 signs before the handshake hash (RFC 8446, section 4.4.3).
 const CONTEXT: &[u8] = b"TLS 1.3, server CertificateVerify\0";
@@ -14,7 +14,7 @@ const NAMED_CURVE: u8 = 3;
 pub(super) enum Kind {
     /// Handshake hash, which `CertificateVerify` of TLS 1.3 signs.
     Tls13 = 0,
-    /// Random numbers and key exchange parameters, which `ServerKeyExchange` of TLS 1.2 signs.
+    /// Random numbers and key exchange parameters, which TLS 1.2 signs in `ServerKeyExchange`.
     Tls12 = 1,
 }
 

@@ -1,16 +1,15 @@
-//! Wakes the process at the other end of a socket by sending a byte.
+//! Wakes the process at the other end of a socket with one byte.
 
 use std::io::{self, Read, Write};
 use std::os::unix::net::UnixStream;
 
-/// Wakes the other process. The socket does not block, and its errors are ignored. A full socket
-/// already wakes the other process, and a closed socket means that it has ended.
+/// Wakes the other process through a non-blocking socket. Errors are ignored, because a full socket
+/// already wakes the process and a closed socket means that it has ended.
 pub(super) fn wake(mut socket: &UnixStream) {
     let _ = socket.write(&[1]);
 }
 
-/// Removes all bytes from the socket, which does not block. Returns false if the other process has
-/// ended.
+/// Removes all bytes from the non-blocking socket. Returns false if the other process has ended.
 pub(super) fn drain(mut socket: &UnixStream) -> bool {
     let mut bytes = [0; 64];
     loop {
