@@ -1,4 +1,4 @@
-//! Caches compiled libraries on disk. The name of a library is a SHA-256 digest of its source text,
+//! Caches compiled libraries on disk. A library is named by the SHA-256 digest of its source text,
 //! the compiler and the compiler flags.
 
 use std::fs;
@@ -18,8 +18,8 @@ pub(crate) struct Cache {
     folder: PathBuf,
 }
 
-/// Returns the SHA-256 digest of several byte strings in hexadecimal digits. The digest covers the
-/// length of each byte string. Different lists therefore have different digests.
+/// Returns the SHA-256 digest of several byte strings, in hexadecimal. The digest covers the length
+/// of each string, so different lists have different digests.
 pub(crate) fn digest(parts: &[&[u8]]) -> String {
     let mut hash = Sha256::new();
     for part in parts {
@@ -29,7 +29,7 @@ pub(crate) fn digest(parts: &[&[u8]]) -> String {
     hash.finalize().iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
-/// Returns the cache folder `$XDG_CACHE_HOME/godwit/functions` or `~/.cache/godwit/functions`. For
+/// Returns the cache folder, `$XDG_CACHE_HOME/godwit/functions` or `~/.cache/godwit/functions`. For
 /// root without a home folder, it is `/var/cache/godwit/functions`.
 pub(crate) fn folder() -> Option<PathBuf> {
     let variable = |name: &str| std::env::var_os(name).filter(|value| !value.is_empty()).map(PathBuf::from);
@@ -81,8 +81,8 @@ impl Cache {
         self.folder.join(key).with_extension(extension)
     }
 
-    /// Returns the path of the cached library `key`. Returns `None` if the library is not in the
-    /// cache, or if its content has changed.
+    /// Returns the path of the cached library `key`, or `None` if the library is missing or has
+    /// changed.
     pub(crate) fn find(&self, key: &str) -> Result<Option<PathBuf>, Error> {
         let path = self.path(key, "so");
         let (Ok(object), Ok(sum)) = (fs::read(&path), fs::read_to_string(self.path(key, "sha256"))) else {
@@ -96,7 +96,7 @@ impl Cache {
         Ok((sum.trim() == digest(&[&object])).then_some(path))
     }
 
-    /// Stores a library under the name `key`. Renames each file atomically, because another process
+    /// Stores a library under the name `key`. Files are renamed atomically, because another process
     /// may store the same library.
     pub(crate) fn store(&self, key: &str, object: &[u8]) -> Result<PathBuf, Error> {
         let path = self.path(key, "so");

@@ -1,5 +1,4 @@
-//! Compiles functions of users with the system's C compiler. Each function is compiled once per
-//! x86-64 level, such as x86-64-v3.
+//! Compiles user functions with the system's C compiler, once per x86-64 level, such as x86-64-v3.
 
 use std::io::Write;
 use std::os::unix::fs::MetadataExt;
@@ -17,8 +16,8 @@ use crate::{Error, inspect, sandbox, text};
 const COMPILERS: &[&str] = &["/usr/bin/cc", "/usr/local/bin/cc", "/usr/bin/gcc", "/usr/bin/clang"];
 /// Environment variable that selects another compiler by its absolute path.
 const COMPILER_VARIABLE: &str = "GODWIT_CC";
-/// Compiler flags for every library. Built-in functions have the same flags in
-/// `kernels/build/compile.rs`.
+/// Compiler flags for every library. Built-in functions use the same flags
+/// (`kernels/build/compile.rs`).
 const FLAGS: &[&str] = &[
     "-std=gnu11",
     "-fno-math-errno",
@@ -47,17 +46,17 @@ const FLAGS: &[&str] = &[
 ];
 /// Name of a library in the folder of its compiler.
 const LIBRARY: &str = "out.so";
-/// Optimisation flag of all libraries except the reference library.
+/// Optimisation flag for all libraries except the reference.
 const OPTIMISED: &str = "-O3";
 
-/// Paths of the compiled libraries of one function. All of them have passed the inspection.
+/// Paths of a function's compiled libraries, which have passed the inspection.
 #[derive(Debug)]
 pub(crate) struct Libraries {
-    /// The library for each supported x86-64 level, in ascending order.
+    /// Libraries by supported x86-64 level, in ascending order.
     pub(crate) levels: Vec<(&'static Level, PathBuf)>,
-    /// The reference library. It is not optimised and does not interleave packets.
+    /// Reference library, which is not optimised and does not interleave packets.
     pub(crate) reference: PathBuf,
-    /// Whether the C compiler ran because a library was not in the cache.
+    /// Whether the C compiler ran, because a library was not in the cache.
     pub(crate) is_compiled: bool,
 }
 
@@ -68,7 +67,7 @@ struct Job {
     flags: Vec<&'static str>,
 }
 
-/// Levels (sets of CPU features) for which a function is compiled.
+/// x86-64 levels for which a function is compiled.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Targets {
     /// The levels that this machine supports.
@@ -77,7 +76,7 @@ pub(crate) enum Targets {
     All,
 }
 
-/// Returns the libraries of a function from the cache. Compiles those that are missing.
+/// Returns the libraries of a function from the cache, and compiles missing ones.
 pub(crate) fn libraries(path: &Path, custom: &CustomText<'_>, targets: Targets) -> Result<Libraries, Error> {
     let supported = levels().iter().filter(|level| targets == Targets::All || level.supported());
     let mut jobs: Vec<Job> =
@@ -93,8 +92,8 @@ pub(crate) fn libraries(path: &Path, custom: &CustomText<'_>, targets: Targets) 
     let mut paths: Vec<Option<PathBuf>> = keys.iter().map(|key| cache.find(key)).collect::<Result<_, _>>()?;
     let is_compiled = paths.iter().any(Option::is_none);
     if is_compiled {
-        // The reference library comes first. The C compiler then reports errors in the user's text
-        // before the optimizer gopt reads it.
+        // Compile the reference library first. The C compiler then reports errors in the user's
+        // text before gopt, the optimizer, reads it.
         let reference = compiler.compile(path, custom, &text::reference(custom), &jobs[0].flags)?;
         paths[0] = Some(cache.store(&keys[0], &reference)?);
         let plain = text::plain(path, custom, &compiler.front(&jobs[0].flags))?;
@@ -113,8 +112,7 @@ pub(crate) fn libraries(path: &Path, custom: &CustomText<'_>, targets: Targets) 
     Ok(Libraries { levels, reference, is_compiled })
 }
 
-/// Calls `work` for each index, in parallel on all cores. Returns the results in the order of the
-/// indices.
+/// Calls `work` for each index, in parallel on all cores. Returns the results in index order.
 pub(crate) fn on_all_cores<T: Send>(indices: &[usize], work: impl Fn(usize) -> T + Sync) -> Vec<T> {
     let next = AtomicUsize::new(0);
     let threads = std::thread::available_parallelism().map_or(1, usize::from).min(indices.len());
@@ -143,13 +141,12 @@ fn refused(path: &Path, message: impl Into<String>) -> Error {
 #[derive(Debug)]
 pub(crate) struct Compiler {
     program: PathBuf,
-    /// Digest that identifies the compiler by the path, size and modification time of its file.
+    /// Digest of the compiler's path, file size and modification time.
     identity: String,
 }
 
 impl Compiler {
-    /// Finds the C compiler. Tries only absolute paths, because an attacker could change the
-    /// variable `PATH`.
+    /// Finds the C compiler. Tries only absolute paths, because an attacker could change `PATH`.
     pub(crate) fn find(path: &Path) -> Result<Self, Error> {
         let refused = |message: String| Error::Refused { path: path.to_owned(), message };
         let program = match std::env::var_os(COMPILER_VARIABLE) {
@@ -177,14 +174,13 @@ impl Compiler {
         cache::digest(&parts.map(str::as_bytes))
     }
 
-    /// Returns the path and the flags with which the optimizer gopt calls the C compiler as a
-    /// preprocessor.
+    /// Returns the compiler path and flags with which gopt, the optimizer, preprocesses C code.
     fn front(&self, flags: &[&str]) -> gopt::Compiler {
         let flags = FLAGS.iter().chain(flags).map(|flag| (*flag).to_owned()).collect();
         gopt::Compiler { program: self.program.display().to_string(), flags, ..gopt::Compiler::default() }
     }
 
-    /// Runs the compiler in the folder `folder` with the standard input `text`.
+    /// Runs the compiler in `folder` with `text` as standard input.
     pub(crate) fn run(
         &self,
         path: &Path,
@@ -199,8 +195,7 @@ impl Compiler {
         messages.map_or(Ok(()), |messages| Err(explain(path, custom, &messages)))
     }
 
-    /// Compiles a source text in a child process, and inspects the library. Returns the bytes of
-    /// the library.
+    /// Compiles a source text in a child process, inspects the library, and returns its bytes.
     fn compile(&self, path: &Path, custom: &CustomText<'_>, text: &str, flags: &[&str]) -> Result<Vec<u8>, Error> {
         let folder = tempfile::tempdir().map_err(|source| Error::File { path: std::env::temp_dir(), source })?;
         let file_error = |source| Error::File { path: folder.path().to_owned(), source };
@@ -214,16 +209,16 @@ impl Compiler {
     }
 }
 
-/// Runs a compiler with the standard input `text`. Returns its messages if it fails.
+/// Runs a compiler with `text` as standard input. Returns its messages if it fails.
 fn run(command: &mut Command, text: &str) -> std::io::Result<Option<String>> {
     let mut child = command.spawn()?;
     let mut input = child.stdin.take();
     let text = text.to_owned();
-    // A separate thread writes the text, because the compiler may write messages before it has read
-    // everything. In a single thread, both processes could wait for each other.
+    // Write the text on a separate thread. The compiler may print messages before it has read
+    // everything, so both processes could otherwise wait for each other.
     let writer = std::thread::spawn(move || {
         if let Some(input) = &mut input {
-            // A compiler that ends early closes its input, so errors of this write are ignored.
+            // Ignore write errors, because a compiler that ends early closes its input.
             let _ = input.write_all(text.as_bytes());
         }
     });
@@ -232,8 +227,7 @@ fn run(command: &mut Command, text: &str) -> std::io::Result<Option<String>> {
     Ok((!output.status.success()).then(|| String::from_utf8_lossy(&output.stderr).into_owned()))
 }
 
-/// Finds the first problem in the user's file among a compiler's messages, and returns it as an
-/// error.
+/// Returns the first problem in the user's file that the compiler's messages describe.
 fn explain(path: &Path, custom: &CustomText<'_>, messages: &str) -> Error {
     for message in messages.lines() {
         let Some((place, problem)) = message.split_once(": error: ").or_else(|| message.split_once(": fatal error: "))
@@ -245,7 +239,7 @@ fn explain(path: &Path, custom: &CustomText<'_>, messages: &str) -> Error {
         if let (Some(line), Some(name)) = (line.and_then(|line| line.parse().ok()), name)
             && name == custom.file
         {
-            // The compiler appends the name of a warning option, which does not help the user.
+            // The compiler appends the name of a warning option, which does not help users.
             let problem = problem.split(" [-W").next().unwrap_or(problem);
             return Error::Line { path: path.to_owned(), line, message: sentence(problem) };
         }
@@ -263,7 +257,7 @@ fn explain(path: &Path, custom: &CustomText<'_>, messages: &str) -> Error {
     Error::Refused { path: path.to_owned(), message: format!("the C compiler failed: {}", sentence(first)) }
 }
 
-/// Returns the name of a missing function from a linker message, if there is one.
+/// Returns the name of the missing function in a linker message, if there is one.
 fn undefined_symbol(messages: &str) -> Option<&str> {
     let rest = messages.split_once("undefined reference to ").or_else(|| messages.split_once("undefined symbol: "))?.1;
     rest.trim_start_matches(['`', '\'', '"']).split(['\'', '"', '\n', ' ']).next()

@@ -1,4 +1,4 @@
-//! Outcomes as text. A file of expected outcomes has one line for each frame.
+//! Outcomes as text. A file of expected outcomes has one line per frame.
 
 use godwit_abi::{Outcome, VERDICT_DROP};
 use godwit_declare::Contract;
@@ -6,7 +6,7 @@ use godwit_declare::Contract;
 use crate::checked::Answer;
 
 /// Returns the line for a frame: its outcome, and `crc=SUM` if the kernel changed the frame. The
-/// sum is the CRC-32 of Ethernet.
+/// sum is the Ethernet CRC-32.
 pub fn line(contract: &Contract, ports: &[String], frame: &[u8], answer: &Answer) -> String {
     let mut text = text(contract, ports, &answer.outcome);
     if answer.outcome.verdict != VERDICT_DROP && answer.frame != frame {
@@ -15,8 +15,8 @@ pub fn line(contract: &Contract, ports: &[String], frame: &[u8], answer: &Answer
     text
 }
 
-/// Returns an outcome as text: `drop REASON` or `VERDICT`. A verdict may be followed by `port=NAME`
-/// if it chooses the port, and by `value=NUMBER` if the value is not 0.
+/// Formats an outcome as `drop REASON` or `VERDICT`. A verdict is followed by `port=NAME` if it
+/// chooses the port, and by `value=NUMBER` if the value is not 0.
 pub fn text(contract: &Contract, ports: &[String], outcome: &Outcome) -> String {
     let unknown = |number: u8| format!("number {number}");
     if outcome.verdict == VERDICT_DROP {

@@ -1,5 +1,5 @@
-//! Runs the functions `find`, `miss` and `update` of a user's function, which keep the state of
-//! flows. The C code is in `kernels/tables/flows.h` and `kernels/dialect/loop_flows.c`.
+//! Runs `find`, `miss` and `update` of a user function, which keep the flow state. The C code is in
+//! `kernels/tables/flows.h` and `kernels/dialect/loop_flows.c`.
 
 use std::hash::{BuildHasher, Hasher, RandomState};
 use std::marker::PhantomData;
@@ -8,10 +8,10 @@ use std::sync::Arc;
 use godwit_abi::Outcome;
 use godwit_packet::{Error, Image, ImageRef, Memory};
 
-/// Number of steering buckets. As a bucket, it means that the flow hash selects the worker.
+/// Number of steering buckets. C code returns it if the flow hash selects the worker.
 const BUCKETS: u32 = godwit_packet::BUCKETS as u32;
 
-/// C functions of one library. `gw_custom_flows_NAME` is the symbol of the field `NAME`.
+/// C functions of one library. The field `NAME` holds the symbol `gw_custom_flows_NAME`.
 #[derive(Clone, Copy, Debug)]
 pub struct Entries {
     pub(crate) open: unsafe extern "C" fn(*mut u8, *const FlowsConfig) -> u64,
@@ -30,8 +30,7 @@ pub struct FlowsConfig {
     reserved: u32,
 }
 
-/// Frame of a packet (`gw_flows_frame` in C). A shared reference to the frame exists as long as
-/// this value.
+/// Frame of a packet (`gw_flows_frame` in C), whose bytes stay borrowed while this value exists.
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
 pub struct FlowFrame<'a> {
@@ -40,7 +39,7 @@ pub struct FlowFrame<'a> {
     frame: PhantomData<&'a [u8]>,
 }
 
-/// Packets to prepare, and where the results go (`gw_flows_call` in C).
+/// Packets to prepare, and pointers to the results (`gw_flows_call` in C).
 #[repr(C)]
 #[derive(Debug)]
 pub struct FlowsCall<'a> {
@@ -54,7 +53,7 @@ pub struct FlowsCall<'a> {
     group: u32,
 }
 
-/// Numbers of flows of a worker, in the order of the function's counters.
+/// Flow counts of a worker, in the order of the function's counters.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct FlowCounts {
@@ -64,7 +63,7 @@ pub struct FlowCounts {
     pub created: u64,
     /// Flows that were removed because their timer ended.
     pub expired: u64,
-    /// Flows that were not created because the table, a limit or a resource was exhausted.
+    /// Flows that were not created, because the table, a limit or a resource was exhausted.
     pub refused: u64,
 }
 
@@ -102,7 +101,7 @@ impl Flows {
     /// Creates the state for at most `capacity` flows.
     ///
     /// # Errors
-    /// Returns an error if the machine has too little memory.
+    /// Returns an error if there is too little memory.
     pub fn new(entries: Entries, image: Arc<Image>, capacity: u32) -> Result<Self, Error> {
         let memory = Memory::new(entries.bytes(&image, capacity), "the flows of a function")?;
         let config = entries.config(&image, capacity);
@@ -112,9 +111,9 @@ impl Flows {
         Ok(Self { entries, memory, _image: image, settled: Vec::new(), parameters: Vec::new(), outcomes: Vec::new() })
     }
 
-    /// Finds, creates and updates the flows of packets, in their order. Calls `work` once per
-    /// packet. If `interleaves` is false, the lookups of different packets do not overlap. Without
-    /// packets, only flows whose timer has ended are removed.
+    /// Finds, creates and updates the flows of packets in their order, and calls `work` for each
+    /// packet. Lookups of different packets overlap only if `interleaves` is true. Without packets,
+    /// this only removes expired flows.
     ///
     /// # Panics
     /// Panics if there is not one time per packet.
@@ -171,7 +170,7 @@ impl<'a> FlowFrame<'a> {
 }
 
 impl Entries {
-    /// Returns the size of the state for at most `capacity` flows, in bytes.
+    /// Returns the size of the state in bytes, for at most `capacity` flows.
     pub fn bytes(&self, image: &Image, capacity: u32) -> usize {
         // SAFETY: without memory, the function only reads the configuration and the parameters in
         // the image.
@@ -183,7 +182,7 @@ impl Entries {
         FlowsConfig { image: ImageRef::from(image).as_ptr(), seed, capacity, reserved: 0 }
     }
 
-    /// Returns the steering bucket of a frame. Returns `None` if the flow hash selects the worker.
+    /// Returns the steering bucket of a frame, or `None` if the flow hash selects the worker.
     pub fn bucket(&self, image: &Image, frame: &[u8]) -> Option<u32> {
         // SAFETY: the image belongs to the function, and the frame is valid for its length.
         let bucket = unsafe { (self.bucket)(ImageRef::from(image).as_ptr(), frame.as_ptr(), frame.len() as u64) };

@@ -13,9 +13,9 @@ use crate::flows::{FlowFrame, FlowTime, FlowWork, Flows};
 
 /// Number of packets of a bin.
 pub const BIN_PACKETS: usize = 256;
-/// Size of a packet's buffer in bytes, a multiple of the page size.
+/// Size of a packet buffer in bytes, a multiple of the page size.
 const SLOT_BYTES: usize = 12_288;
-/// Size in bytes of the inaccessible memory between two buffers.
+/// Size of the inaccessible memory between two buffers, in bytes.
 const GUARD_BYTES: usize = 4096;
 /// Numbers of interleaved packets, as in [`BinCall::group`].
 const GROUPS: [u32; 4] = [0, 1, 7, 64];
@@ -27,7 +27,7 @@ pub struct Form {
     /// Number of interleaved packets.
     group: u32,
     is_reference: bool,
-    /// The flows, if the function has any. Each form has its own ones.
+    /// Flow state of this form, if the function has flows.
     flows: Option<Flows>,
     /// Number of frames that the form has processed.
     frames: u64,
@@ -46,7 +46,7 @@ impl std::fmt::Display for Form {
 /// Returns all forms of a function that this machine can run. `image` is the table image.
 ///
 /// # Errors
-/// Returns an error if the machine has too little memory for the flows of the function.
+/// Returns an error if there is too little memory for the flows.
 pub fn forms(compiled: &Compiled, image: ImageRef<'_>) -> Result<Vec<Form>, godwit_packet::Error> {
     let groups = if compiled.kernel.interleaves { &GROUPS[..] } else { &GROUPS[..1] };
     let copy = Arc::new(Image::without_secrets(Memory::new(image.len(), "the tables of a function")?));
@@ -67,8 +67,8 @@ pub fn forms(compiled: &Compiled, image: ImageRef<'_>) -> Result<Vec<Form>, godw
 }
 
 impl Form {
-    /// Returns the work for each frame, from the functions that keep the flows. Without flows, the
-    /// kernel runs with the parameters of the packets.
+    /// Returns the work that the flow functions choose for each frame. Without flows, the kernel
+    /// runs with `parameters`.
     fn work(&mut self, frames: &[FlowFrame<'_>], parameters: &[u64]) -> Vec<FlowWork> {
         let first = self.frames;
         self.frames += frames.len() as u64;
@@ -82,8 +82,7 @@ impl Form {
     }
 }
 
-/// Buffers with an inaccessible page before and after each of them. An access outside a buffer ends
-/// the process.
+/// Buffers between inaccessible pages. An access outside a buffer ends the process.
 #[derive(Debug)]
 pub struct Guarded {
     base: NonNull<u8>,
@@ -116,9 +115,9 @@ impl Guarded {
         Ok(guarded)
     }
 
-    /// Runs a form of the kernel on a bin of frames. Every second frame begins at the front of its
-    /// buffer, after the headroom that the function declares. The others end at its end. Returns
-    /// the results and the values of the counters.
+    /// Runs a form of the kernel on a bin of frames, and returns the results and the counter
+    /// values. Half of the frames begin right after the headroom of their buffer. The others end
+    /// right before its tailroom.
     ///
     /// # Panics
     /// Panics if there are more frames than [`BIN_PACKETS`], if a frame is too long, or if the

@@ -46,8 +46,8 @@ pub(crate) enum Unsafe {
     Initializer,
 }
 
-/// Checks that a library contains nothing that a kernel must not contain. `bytes` is the content of
-/// the library file.
+/// Checks that a library contains only what a kernel may contain. `bytes` is the content of the
+/// library file.
 ///
 /// # Errors
 /// Returns the first problem, in one sentence.
@@ -108,7 +108,7 @@ fn needs_nothing(file: &ElfFile64<'_, Endianness>, bytes: &[u8]) -> Result<(), U
     Ok(())
 }
 
-/// Converts a tag of the dynamic section to 64 bits. In a 32-bit file, tags have 32 bits.
+/// Converts a tag of the dynamic section to 64 bits. 32-bit files have 32-bit tags.
 trait IntoU64 {
     fn into_u64(self) -> u64;
 }
@@ -132,7 +132,7 @@ mod tests {
 
     use super::*;
 
-    /// Compiles a text to a library with the system's C compiler and only the given flags.
+    /// Compiles a text to a library with the system's C compiler and only these flags.
     fn library(text: &str, flags: &[&str]) -> Vec<u8> {
         let folder = tempfile::tempdir().unwrap();
         let (source, output) = (folder.path().join("a.c"), folder.path().join("a.so"));

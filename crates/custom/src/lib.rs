@@ -65,10 +65,10 @@ pub struct Compiled {
     pub contract: &'static Contract,
     /// The kernel.
     pub kernel: CustomKernel,
-    /// Functions that keep the state of flows, of the reference and of each level. The list is
-    /// empty if the function has no flows.
+    /// Functions that keep the flow state: first the reference, then one entry per level. The list
+    /// is empty without flows.
     pub(crate) flows: Vec<flows::Entries>,
-    /// Whether the libraries of the function were compiled or came from the cache.
+    /// Whether the libraries were compiled or came from the cache.
     pub origin: Origin,
 }
 
@@ -82,19 +82,19 @@ pub enum Origin {
 }
 
 impl Compiled {
-    /// Returns the functions that keep the state of flows, compiled for the highest level of this
-    /// machine. Returns `None` if the function has no flows.
+    /// Returns the functions that keep the flow state, compiled for this machine's highest level.
+    /// Returns `None` if the function has no flows.
     pub fn flows(&self) -> Option<&flows::Entries> {
         self.flows.last()
     }
 
-    /// Returns the maximum number of flows in a test. Returns 0 if the function has no flows.
+    /// Returns the maximum number of flows in a test, or 0 without flows.
     pub(crate) fn test_flows(&self) -> u32 {
         self.declaration.flows.as_ref().map_or(0, |flows| flows.capacity.min(checked::FLOWS_MAX))
     }
 
-    /// Runs the kernel on one packet, in the version without compiler optimisation. `buffer` is the
-    /// whole buffer of the packet, and `image` contains the tables of the function.
+    /// Runs the kernel on one packet, without compiler optimisation. `buffer` is the packet's whole
+    /// buffer, and `image` is the function's table image.
     ///
     /// # Panics
     /// Panics if the frame does not lie within the buffer.
@@ -114,13 +114,13 @@ impl Compiled {
 /// All loaded functions, each with the digest of its source.
 static LOADED: Mutex<Vec<(String, &'static Compiled)>> = Mutex::new(Vec::new());
 
-/// Loads a function from a C file or a package. Compiles a C file if necessary. Returns the same
-/// function if the file was loaded before. `sha256` is the expected SHA-256 of the file in
-/// hexadecimal digits.
+/// Loads a function from a package or from a C file, which is compiled if necessary. Returns the
+/// same function if the file was loaded before. `sha256` is the expected SHA-256 of the file in
+/// hexadecimal.
 ///
 /// # Errors
-/// Returns an error whose text is one sentence for the user. It names the line of the file if the
-/// problem has one.
+/// Returns an error whose text is one sentence for the user, with the line in the file if there is
+/// one.
 pub fn load(path: &Path, sha256: Option<&str>) -> Result<&'static Compiled, Error> {
     let bytes = source::read(path)?;
     if let Some(expected) = sha256
@@ -169,8 +169,8 @@ pub fn load(path: &Path, sha256: Option<&str>) -> Result<&'static Compiled, Erro
     Ok(compiled)
 }
 
-/// Compiles the libraries of a C file without loading them, unless the cache contains them. The
-/// next start then runs no compiler.
+/// Compiles the libraries of a C file without loading them, unless they are in the cache. The next
+/// start then runs no compiler.
 ///
 /// # Errors
 /// Returns an error in the same cases as [`load`].
@@ -201,8 +201,7 @@ fn next_number(loaded: usize, path: &Path) -> Result<u8, Error> {
     )
 }
 
-/// Reads and checks the declaration in the text of a user's function. Does not compile the
-/// function.
+/// Reads and checks the declaration in a user function's text, without compiling the function.
 ///
 /// # Errors
 /// Returns the first problem, with its line in the file.

@@ -1,5 +1,4 @@
-//! Loads the compiled libraries of functions. Never unloads them, because workers keep pointers to
-//! their code.
+//! Loads compiled libraries. They are never unloaded, because workers keep pointers to their code.
 
 use std::path::Path;
 
@@ -12,7 +11,7 @@ use crate::flows::Entries;
 
 /// C function that runs the kernel on a batch of packets.
 type RunBin = unsafe extern "C" fn(u32, *const BinCall);
-/// C function that returns 1 if the kernel can process several packets interleaved.
+/// C function that returns 1 if the kernel can interleave packets.
 type Interleaves = extern "C" fn() -> u32;
 
 /// The loaded libraries of one function.
@@ -21,12 +20,12 @@ pub(crate) struct Functions {
     pub(crate) reference: &'static Level,
     /// Whether the kernel can interleave packets.
     pub(crate) interleaves: bool,
-    /// Functions that keep the state of flows, of the reference library and of each level. The list
-    /// is empty if the function has no flows.
+    /// Functions that keep the flow state: first the reference, then one entry per level. The list
+    /// is empty without flows.
     pub(crate) flows: Vec<Entries>,
 }
 
-/// Loads the libraries of a function. `has_flows` states whether the function keeps flows.
+/// Loads the libraries of a function. If `has_flows` is true, the function keeps flows.
 pub(crate) fn load(libraries: &Libraries, has_flows: bool) -> Result<Functions, Error> {
     let mut levels = Vec::new();
     let mut interleaves = false;
@@ -58,7 +57,7 @@ pub(crate) fn load(libraries: &Libraries, has_flows: bool) -> Result<Functions, 
     Ok(Functions { levels: Box::leak(levels.into_boxed_slice()), reference, interleaves, flows })
 }
 
-/// Returns the functions of a library that keep the state of flows.
+/// Returns a library's functions that keep the flow state.
 fn entries(loaded: &Loaded, library: &Path) -> Result<Entries, Error> {
     // SAFETY: the library defines the symbols with these types (kernels/dialect/loop_flows.c).
     unsafe {

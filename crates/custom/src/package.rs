@@ -5,7 +5,7 @@
 //! ```
 //!
 //! Lengths are 32-bit little-endian numbers. The parts are `version`, `file`, `source`, the
-//! library `ref`, and one library per level (set of CPU features). Devices compile `source`.
+//! library `ref`, and one library per level. Devices compile `source`.
 
 use std::path::{Path, PathBuf};
 
@@ -35,16 +35,16 @@ pub(crate) fn is_package(bytes: &[u8]) -> bool {
     bytes.starts_with(MAGIC)
 }
 
-/// Returns the version of a package. It identifies the program, its built-in C code and the
-/// processor architecture. A package with a different version is refused.
+/// Returns the version that packages must have. It identifies the program, its built-in C code and
+/// the processor architecture.
 fn version() -> String {
     format!("{} {:016x} {}", env!("CARGO_PKG_VERSION"), CustomText::digest(), std::env::consts::ARCH)
 }
 
-/// Compiles a function for all levels (sets of CPU features), and returns its package.
+/// Compiles a function for all x86-64 levels, and returns its package.
 ///
 /// # Errors
-/// Returns an error whose text is one sentence for the user, as [`load`](crate::load) does.
+/// Returns an error whose text is one sentence for the user, like [`load`](crate::load).
 pub fn create(path: &Path) -> Result<Vec<u8>, Error> {
     let bytes = source::read(path)?;
     let refused = |message: &str| Error::Refused { path: path.to_owned(), message: message.to_owned() };
@@ -107,7 +107,7 @@ impl<'a> Package<'a> {
         self.parts.iter().find(|(other, _)| *other == name).map(|(_, bytes)| *bytes)
     }
 
-    /// Returns a part of the package that is a text.
+    /// Returns a part of the package as text.
     ///
     /// # Errors
     /// Returns an error if there is no such text.
@@ -118,8 +118,7 @@ impl<'a> Package<'a> {
         })
     }
 
-    /// Inspects the libraries that this machine supports, and stores them in the cache. They are
-    /// then loaded from the cache.
+    /// Inspects the libraries that this machine supports, and stores them in the cache for loading.
     ///
     /// # Errors
     /// Returns an error if a library is missing or refused, or if the cache cannot be used.

@@ -12,8 +12,8 @@ struct Unit {
     _bytes: [u8; BUFFER_UNIT_BYTES],
 }
 
-/// Runs a built-in kernel on one packet. The kernel is compiled for the lowest x86-64 level.
-/// `buffer` is the whole buffer of the packet, and `image` contains the tables of the function.
+/// Runs a built-in kernel on one packet, compiled for the lowest x86-64 level. `buffer` is the
+/// packet's whole buffer, and `image` is the function's table image.
 ///
 /// # Panics
 /// Panics if the frame does not lie within the buffer, or if the machine supports no x86-64 level.
@@ -30,8 +30,7 @@ pub fn run_built_in(
     run_one(level, number, image, buffer, descriptor, variant, parameter)
 }
 
-/// Runs a kernel on one packet. `buffer` is the whole buffer of the packet. The counters of the
-/// kernel are lost.
+/// Runs a kernel on one packet, and discards its counters. `buffer` is the packet's whole buffer.
 ///
 /// # Panics
 /// Panics if the frame does not lie within the buffer.

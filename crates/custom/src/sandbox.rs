@@ -1,4 +1,4 @@
-//! Runs the C compiler and the programs of `godwit test` in a child process without privileges. If
+//! Runs the C compiler and the programs of `godwit test` in an unprivileged child process. If
 //! possible, the child runs as another user, with an empty environment and resource limits. System
 //! calls that a compiler does not need fail.
 
@@ -65,8 +65,7 @@ pub(crate) enum Task {
     Test,
 }
 
-/// Returns a command that runs `program` in the folder `folder`. The child process may write to the
-/// folder.
+/// Returns a command that runs `program` in `folder`, where the child process may write.
 pub(crate) fn command(program: &Path, folder: &Path, task: Task) -> Command {
     let mut command = Command::new(program);
     command.env_clear();
@@ -92,7 +91,7 @@ pub(crate) fn give(folder: &Path) -> std::io::Result<()> {
     }
 }
 
-/// Restricts the calling process, a child that will execute the compiler.
+/// Restricts this child process before it executes the compiler.
 fn restrict(task: Task, is_root: bool, filter: Option<&BpfProgram>) -> std::io::Result<()> {
     let check = |result: libc::c_int| if result == 0 { Ok(()) } else { Err(std::io::Error::last_os_error()) };
     let (memory_bytes, cpu_seconds) = match task {
@@ -126,8 +125,7 @@ fn restrict(task: Task, is_root: bool, filter: Option<&BpfProgram>) -> std::io::
     }
 }
 
-/// Returns the system-call filter (seccomp), or `None` if the filter does not support this
-/// architecture.
+/// Returns the seccomp filter, or `None` if it does not support this architecture.
 fn filter() -> Option<BpfProgram> {
     let architecture = TargetArch::try_from(std::env::consts::ARCH).ok()?;
     let rules = DENIED.iter().map(|&call| (call, Vec::new())).collect();

@@ -13,13 +13,13 @@ use crate::Error;
 const OTHERS_WRITE: u32 = 0o002;
 /// Permission bit that gives the group of a file write access.
 const GROUP_WRITE: u32 = 0o020;
-/// Permission bit of a folder in which only the owner of a file may delete it.
+/// Permission bit of folders in which only the owner of a file may delete it.
 const STICKY: u32 = 0o1000;
 /// Maximum size of a source file or of a package, in bytes.
 const BYTES_MAX: u64 = 64 << 20;
 
-/// Reads a file that decides which code runs. Refuses the file if any user except root and the
-/// current user may change it. Also refuses a symbolic link to a file in another folder.
+/// Reads a file that decides which code runs. Refuses files that users other than root and the
+/// current user may change. Also refuses symbolic links to files in other folders.
 ///
 /// # Errors
 /// Returns [`Error::File`] if the file cannot be read, or [`Error::Refused`] if the file is not
@@ -57,13 +57,13 @@ pub fn read(path: &Path) -> Result<Vec<u8>, Error> {
     Ok(bytes)
 }
 
-/// Returns the SHA-256 of a file in hexadecimal digits, like `sha256sum`.
+/// Returns the SHA-256 of a file in hexadecimal, like `sha256sum`.
 pub fn sha256(bytes: &[u8]) -> String {
     Sha256::digest(bytes).iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
-/// Returns the reason why a file or folder is not trusted. Only root and the current user may have
-/// write access.
+/// Returns why a file or folder is not trusted. Only root and the current user may have write
+/// access.
 pub(crate) fn distrust(metadata: &fs::Metadata) -> Option<String> {
     // SAFETY: the call has no preconditions.
     let own = unsafe { libc::geteuid() };

@@ -1,4 +1,4 @@
-//! Checks the source text of a user's function, and joins it with the C headers of kernels.
+//! Checks the source text of a user function, and joins it with the C headers for kernels.
 
 use std::collections::BTreeSet;
 use std::convert::Infallible;
@@ -22,8 +22,8 @@ const REFUSED: &[(&str, &str)] = &[
     ("__constructor__", "code runs only for packets"),
 ];
 
-/// Checks that a source text contains nothing that is forbidden in a kernel. Returns the line
-/// number and the description of the first problem.
+/// Checks that a source text contains nothing forbidden in a kernel. Returns the line number and
+/// the description of the first problem.
 pub(crate) fn check(text: &str) -> Result<(), (usize, String)> {
     let mut depth = 0usize;
     for (index, line) in code_lines(text).iter().enumerate() {
@@ -72,7 +72,7 @@ fn words(line: &str) -> impl Iterator<Item = &str> {
     line.split(|letter: char| !letter.is_ascii_alphanumeric() && letter != '_').filter(|word| !word.is_empty())
 }
 
-/// Returns the lines of a source text without comments and without the contents of literals.
+/// Returns the lines of a source text without comments and literals.
 pub(crate) fn code_lines(text: &str) -> Vec<String> {
     #[derive(PartialEq)]
     enum State {
@@ -125,14 +125,13 @@ pub(crate) fn code_lines(text: &str) -> Vec<String> {
     lines
 }
 
-/// Returns the source text of the reference library, whose loop processes packets one after
-/// another.
+/// Returns the source text of the reference library, which processes one packet after another.
 pub(crate) fn reference(custom: &CustomText<'_>) -> String {
     let Ok(text) = custom.cpu(|_| Ok::<_, Infallible>(BTreeSet::new()));
     text.text
 }
 
-/// Returns the generated C text for the CPU, before optimization.
+/// Returns the generated C code for the CPU, before optimization.
 pub(crate) fn plain(path: &Path, custom: &CustomText<'_>, compiler: &gopt::Compiler) -> Result<CpuText, Error> {
     let options = gopt::Options { name: "custom.c", compiler: compiler.clone(), ..gopt::Options::default() };
     let expensive = |text: &str| match gopt::expensive(text, &options) {
@@ -142,8 +141,8 @@ pub(crate) fn plain(path: &Path, custom: &CustomText<'_>, compiler: &gopt::Compi
     custom.cpu(expensive).map_err(|error| explain(path, custom, error))
 }
 
-/// Returns the C text with an optimized packet loop, which interleaves several packets. Returns the
-/// text unchanged if it has no such loop.
+/// Returns C code with a packet loop that interleaves several packets. Code without such a loop is
+/// returned unchanged.
 pub(crate) fn interleaved(
     path: &Path,
     custom: &CustomText<'_>,

@@ -1,4 +1,4 @@
-//! Compiles a function and `program.c` to a program with sanitizers.
+//! Compiles a function and `program.c` into a program with sanitizers.
 
 use std::path::{Path, PathBuf};
 

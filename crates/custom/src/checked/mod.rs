@@ -1,4 +1,4 @@
-//! Runs a user's function with sanitizers in a separate program (`program.c`).
+//! Runs a user function with sanitizers in a separate program (`program.c`).
 //!
 //! The program is a child process without privileges. It reads frames from a pipe, runs the kernel
 //! on each frame, and writes the results. It ends at the first problem.
@@ -22,7 +22,7 @@ pub const FRAME_BYTES_MAX: usize = 9216;
 pub const FRAME_NS: u64 = 50_000_000;
 /// Maximum number of flows in a test.
 pub const FLOWS_MAX: u32 = 4096;
-/// Maximum number of branches that the kernel takes for one packet.
+/// Maximum number of branches in a kernel run for one packet.
 pub const STEPS_MAX: u32 = 1_000_000;
 
 /// Result of the kernel for one frame.
@@ -34,10 +34,10 @@ pub struct Answer {
     pub moved: i32,
     /// The frame after the kernel has run.
     pub frame: Vec<u8>,
-    /// Parameter of the kernel. It is `None` if `miss` returned the outcome, and the kernel did not
+    /// Parameter of the kernel, or `None` if `miss` returned the outcome and the kernel did not
     /// run.
     pub parameter: Option<u64>,
-    /// Whether the frame is the first one with its path through the kernel.
+    /// Whether this frame is the first to take its path through the kernel.
     pub is_new: bool,
 }
 
@@ -79,7 +79,7 @@ impl Checked {
     /// is the number of ports.
     ///
     /// # Errors
-    /// Returns an error if the C compiler fails or has no sanitizers, or if the program cannot be
+    /// Returns an error if the C compiler fails or lacks sanitizers, or if the program cannot be
     /// started.
     pub fn start(path: &Path, compiled: &Compiled, image: ImageRef<'_>, ports: usize) -> Result<Self, Error> {
         let text = compiled.kernel.text;
@@ -104,8 +104,8 @@ impl Checked {
         Ok(checked)
     }
 
-    /// Runs the kernel on a batch of frames, each with the parameter of its packet. Returns a
-    /// result per frame, and the values of the counters.
+    /// Runs the kernel on a batch of frames, each with its packet's parameter. Returns one result
+    /// per frame, and the counter values.
     ///
     /// # Errors
     /// Returns the first fault of the kernel, or the reason why the program did not run. The

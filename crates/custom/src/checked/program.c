@@ -149,7 +149,7 @@ static void fail(const char *line, const char *sentence)
     _exit(3);
 }
 
-/* Prints the frame at which a sanitizer ends the program, and the addresses of the tables. */
+/* Prints the current frame and the table addresses when a sanitizer ends the program. */
 static void died(void)
 {
     const uintptr_t start = (uintptr_t)pages;
@@ -257,8 +257,7 @@ static void open_flows(copy *copy)
     copy->open(copy->flows, &config);
 }
 
-/* Runs one copy of the kernel. Returns the outcome and the new descriptor, and the parameter of the
- * kernel. */
+/* Runs one copy of the kernel. Returns its outcome, its parameter and the new descriptor. */
 static outcome run(const copy *copy, const uint8_t *frame, uint32_t length, descriptor *d,
                    answer *work)
 {

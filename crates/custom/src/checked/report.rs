@@ -1,9 +1,9 @@
-//! Finds the problem in the messages of a program with sanitizers.
+//! Finds the problem in the messages of sanitizers.
 
 use super::Fault;
 
 /// Returns the problem that `messages` describe. `file` is the name of the user's file in the
-/// messages, and `text` is its content.
+/// messages, and `text` is the file's content.
 pub(super) fn fault(messages: &str, file: &str, text: &str) -> Option<Fault> {
     let (frame, line, message) = messages.lines().find_map(|line| {
         let mut parts = line.strip_prefix("godwit: ")?.splitn(3, ": ");
@@ -22,7 +22,7 @@ pub(super) fn fault(messages: &str, file: &str, text: &str) -> Option<Fault> {
     Some(Fault { frame, line, message })
 }
 
-/// Returns the line number of a place such as `my.c:12:5`, if the place is in the user's file.
+/// Returns the line number in a position such as `my.c:12:5`, if it is in the user's file.
 fn line_in(place: &str, file: &str) -> Option<usize> {
     let end = place.rfind(file)? + file.len();
     place[end..].strip_prefix(':')?.split(':').next()?.trim().parse().ok()
@@ -34,8 +34,8 @@ fn frame_line(messages: &str, file: &str) -> Option<usize> {
     calls.filter_map(|call| call.rsplit_once(' ')).find_map(|(_, place)| line_in(place, file))
 }
 
-/// Returns whether the address in an AddressSanitizer report is within `range`, two hexadecimal
-/// numbers.
+/// Returns whether the address in an AddressSanitizer report is in `range`, given as two
+/// hexadecimal numbers.
 fn is_in(messages: &str, range: &str) -> bool {
     let hex = |text: &str| u64::from_str_radix(text, 16).ok();
     let address = messages
@@ -45,8 +45,8 @@ fn is_in(messages: &str, range: &str) -> bool {
     address.zip(bounds).is_some_and(|(address, bounds)| bounds.contains(&address))
 }
 
-/// Returns the sentence for an AddressSanitizer report. `in_tables` tells whether the address is in
-/// or near the memory of the tables.
+/// Describes an AddressSanitizer report in one sentence. `in_tables` is true if the address is in
+/// or near the table memory.
 fn access(messages: &str, in_tables: bool) -> String {
     let action = match messages {
         messages if messages.contains("\nWRITE of size") || messages.contains("caused by a WRITE") => "writes",
