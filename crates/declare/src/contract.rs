@@ -4,26 +4,24 @@ use std::ops::Range;
 
 use crate::HostUse;
 
-/// Contract of a packet function. It tells what the function reads and writes, and lists its
-/// verdicts and drop reasons. It is generated from the declaration of the function. The function
-/// chain, the counters and the documentation use it.
+/// Contract of a packet function, generated from its declaration. It states what the function reads
+/// and writes, and lists its verdicts, drop reasons and counters. The function chain, the counters
+/// and the documentation use it.
 #[derive(Clone, Copy, Debug)]
 pub struct Contract {
-    /// Name of the function, and prefix of its counters. The folders, test vectors, benchmark and
-    /// documentation page have the same name.
+    /// Name of the function, and prefix of its counters. Its folders, test vectors, benchmark and
+    /// documentation page share this name.
     pub kind: &'static str,
     /// Summary of the function, in one sentence.
     pub summary: &'static str,
     /// Number of the function's kernel, or `None` if all work runs on the CPU.
     pub kernel: Option<u8>,
-    /// Results that the function can return for a packet. `Outcome::verdict` is an index into this
-    /// slice.
+    /// Verdicts that the function can return. `Outcome::verdict` is an index into this slice.
     pub verdicts: &'static [Verdict],
-    /// Reasons for which the function can drop a packet. `Outcome::reason` is an index into this
-    /// slice.
+    /// Reasons why the function can drop a packet. `Outcome::reason` is an index into this slice.
     pub drops: &'static [Drop],
-    /// Names of the kinds of processing within the function, such as encapsulation with a certain
-    /// cipher. The number of a kind is its index.
+    /// Names of the function's variants, such as encapsulation with a certain cipher. A variant's
+    /// number is its index.
     pub variants: &'static [&'static str],
     /// Whether the function must see packets in arrival order on the CPU, for example to assign
     /// sequence numbers.
@@ -33,18 +31,16 @@ pub struct Contract {
     /// Number of bytes at the start of the frame that the function may read, or [`Contract::ALL`]
     /// for the whole frame. A device with separate memory gets a copy of these bytes.
     pub reads_bytes: u16,
-    /// Number of bytes at the start of the frame that the function may write. These bytes are
-    /// copied back from a device with separate memory. The value is 0 if the function writes
-    /// nothing, and at most `reads_bytes` otherwise. It is [`Contract::ALL`] if the function moves
-    /// the start of the frame.
+    /// Number of bytes at the start of the frame that the function may write. They are copied back
+    /// from devices with separate memory. The value is at most `reads_bytes`, and 0 if the function
+    /// writes nothing. It is [`Contract::ALL`] if the function moves the start of the frame.
     pub writes_bytes: u16,
     /// Maximum number of bytes that the function prepends to a frame.
     pub headroom_bytes: u16,
     /// Maximum number of bytes that the function appends to a frame.
     pub tailroom_bytes: u16,
-    /// Counters of the function, in addition to the counters of verdicts and drop reasons. The
-    /// counters that the kernel increments come first. The function returns the values of all
-    /// others in this order.
+    /// Counters besides those of verdicts and drop reasons. The counters that the kernel increments
+    /// come first. The function returns the values of the others in this order.
     pub counters: &'static [Counter],
     /// Counters that the kernel increments.
     pub kernel_counters: KernelCounters,
@@ -57,23 +53,23 @@ pub struct Contract {
 pub struct Verdict {
     /// Name of the verdict in function chains.
     pub name: &'static str,
-    /// One sentence that tells when the function returns the verdict.
+    /// Condition for this verdict, in one sentence.
     pub sentence: &'static str,
-    /// Whether the function selects the egress port (`Outcome::port`) of packets with this verdict.
+    /// Whether the function selects the egress port (`Outcome::port`) for this verdict.
     pub chooses_port: bool,
 }
 
 /// A reason for which a function drops a packet.
 #[derive(Debug)]
 pub struct Drop {
-    /// Name of the drop reason. Its counter is called `<kind>_dropped_<name>`.
+    /// Name of the drop reason. Its counter is `<kind>_dropped_<name>`.
     pub name: &'static str,
-    /// One sentence that tells when the function drops a packet for this reason.
+    /// Condition for this drop, in one sentence.
     pub sentence: &'static str,
 }
 
-/// Memory of the counters that a kernel increments. The CPU counts in memory of each worker. Other
-/// devices count in their copy of the function's table image.
+/// Position of a kernel's counters in the table image. The CPU counts in memory of each worker.
+/// Other devices count in their copy of the image.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct KernelCounters {
     /// Offset of the first counter in the table image, in bytes. It is a multiple of 64.
@@ -83,7 +79,7 @@ pub struct KernelCounters {
 }
 
 impl KernelCounters {
-    /// Returns the range of bytes that the counters occupy in the table image.
+    /// Returns the byte range of the counters in the table image.
     pub fn bytes(&self) -> Range<usize> {
         self.offset..self.offset + 8 * self.count
     }
@@ -96,7 +92,7 @@ pub struct Counter {
     pub name: &'static str,
     /// Unit of the counter.
     pub unit: &'static str,
-    /// Description of the counter for the operator, in one sentence.
+    /// Description for the operator, in one sentence.
     pub sentence: &'static str,
 }
 
@@ -107,11 +103,10 @@ impl Contract {
     /// Maximum number of counters that a kernel increments.
     pub const KERNEL_COUNTERS_MAX: usize = 64;
 
-    /// Kernel number for batches of packets whose function has no kernel. Devices ignore such
-    /// batches.
+    /// Kernel number of packet batches for functions without a kernel. Devices ignore such batches.
     pub const NO_KERNEL: u8 = u8::MAX;
 
-    /// Returns the kernel number for the function's packet batches.
+    /// Returns the kernel number, or [`Contract::NO_KERNEL`].
     pub fn bin_kernel(&self) -> u8 {
         self.kernel.unwrap_or(Self::NO_KERNEL)
     }

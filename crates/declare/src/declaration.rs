@@ -5,24 +5,24 @@ use crate::types::{Field, Scalar};
 /// Declaration of a packet function.
 #[derive(Clone, Debug)]
 pub struct Declaration {
-    /// Name of the function: the value of `kind` in the configuration, and the prefix of the
+    /// Name of the function. It is the value of `kind` in the configuration, and the prefix of the
     /// function's counters and C names.
     pub name: String,
     /// Line of the C file on which the declaration begins.
     pub line: usize,
     /// Summary of the function, in one sentence.
     pub summary: String,
-    /// Standard or paper that the function implements, or an empty text.
+    /// Standard or paper that the function implements, or empty.
     pub spec: String,
-    /// Kernel number of a built-in function. Godwit numbers other functions at its start.
+    /// Kernel number of a built-in function. Other functions get a number when Godwit starts.
     pub number: Option<u8>,
-    /// Whether the function has a kernel. Otherwise, all work runs on the CPU.
+    /// Whether the function has a kernel. Without one, all work runs on the CPU.
     pub has_kernel: bool,
     /// First word of the function's table image, in little-endian byte order.
     pub magic: u32,
-    /// Part of the frame that the function reads, from the start of the frame.
+    /// Part of the frame that the function reads, from its start.
     pub reads: Extent,
-    /// Part of the frame that the function writes, from the start of the frame.
+    /// Part of the frame that the function writes, from its start.
     pub writes: Extent,
     /// Maximum number of bytes that the function prepends to a frame.
     pub headroom_bytes: u16,
@@ -30,34 +30,32 @@ pub struct Declaration {
     pub tailroom_bytes: u16,
     /// Whether the function must see packets in arrival order on the CPU.
     pub in_order: bool,
-    /// Capabilities of the function on the CPU, if that part is written in Rust.
+    /// Properties of the function's CPU code, if it is written in Rust.
     pub host: HostUse,
-    /// How the threads of a device divide the packets of this function.
+    /// How device threads divide the packets of this function.
     pub form: Form,
-    /// Names of the kinds of processing within the function, such as encapsulation with a certain
-    /// cipher. The number of a kind is its index.
+    /// Names of the function's variants, such as encapsulation with a certain cipher. A variant's
+    /// number is its index.
     pub variants: Vec<String>,
-    /// Results that the function can return for a packet. The number of a verdict is its index in
-    /// this list.
+    /// Verdicts that the function can return. A verdict's number is its index in this list.
     pub verdicts: Vec<VerdictDeclaration>,
-    /// Reasons for which the function can drop a packet. The number of a drop reason is its index
-    /// in this list.
+    /// Reasons why the function can drop a packet. A reason's number is its index in this list.
     pub drops: Vec<DropDeclaration>,
-    /// Counters of the function besides those of verdicts and drop reasons.
+    /// Counters besides those of verdicts and drop reasons.
     pub counters: Vec<CounterDeclaration>,
     /// Numbers that C and Rust share.
     pub constants: Vec<Constant>,
-    /// Structs of the function's table image, if Rust code of the function builds the image.
+    /// Structs of the table image, if the function's Rust code builds the image.
     pub records: Vec<Record>,
     /// Parameters of the configuration.
     pub params: Vec<Param>,
     /// Tables that Godwit builds and that commands change.
     pub tables: Vec<Table>,
-    /// State for each flow, if the function keeps any. One worker owns each flow and its state.
+    /// Flow state, if the function keeps any. Each flow belongs to one worker.
     pub flows: Option<Flows>,
     /// Resources that flows take and give back, such as ports.
     pub resources: Vec<Resource>,
-    /// Word that selects the commands of the function on the command line, such as `route`.
+    /// Word that selects the function's commands on the command line, such as `route`.
     pub alias: Option<String>,
     /// Commands that the function implements in Rust.
     pub commands: Vec<Command>,
@@ -89,9 +87,8 @@ impl Extent {
 /// Properties of a function's CPU code, which runs before and after the kernel.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct HostUse {
-    /// Whether the function reads the outcome of the previous function for each packet. Such a
-    /// function must be able to split, join or create packets, and must not need packets in arrival
-    /// order.
+    /// Whether the function reads each packet's outcome from the previous function. Such a function
+    /// must be able to split, join or create packets, and must not need packets in arrival order.
     pub reads_previous: bool,
     /// Whether a device may run the next function before the CPU sees the results of this function.
     /// The CPU then sees each packet descriptor only after the last function, and only the verdict
@@ -107,8 +104,8 @@ pub enum Form {
     Lane,
     /// All threads of a work-group process one batch of packets together.
     Group,
-    /// The threads of a work-group process one batch together and exchange values with each other.
-    /// A device without such exchanges uses [`Form::Lane`].
+    /// The threads of a work-group process one batch together and exchange values. Devices without
+    /// such exchanges use [`Form::Lane`].
     Team,
 }
 
@@ -117,11 +114,11 @@ pub enum Form {
 pub struct VerdictDeclaration {
     /// Name of the verdict in function chains.
     pub name: String,
-    /// One sentence that tells when the function returns the verdict.
+    /// Condition for this verdict, in one sentence.
     pub text: String,
-    /// Whether the function selects the egress port of packets with this verdict.
+    /// Whether the function selects the egress port for this verdict.
     pub chooses_port: bool,
-    /// Meaning of `Outcome::value` for this verdict. The text is empty if the value is unused.
+    /// Meaning of `Outcome::value` for this verdict, or empty if the value is unused.
     pub value: String,
 }
 
@@ -130,7 +127,7 @@ pub struct VerdictDeclaration {
 pub struct DropDeclaration {
     /// Name of the drop reason in counters.
     pub name: String,
-    /// One sentence that tells when the function drops a packet for this reason.
+    /// Condition for this drop, in one sentence.
     pub text: String,
 }
 
@@ -143,9 +140,8 @@ pub struct CounterDeclaration {
     pub unit: String,
     /// Description of the counter, in one sentence.
     pub text: String,
-    /// Name of a verdict and length of the array, if the counter is an array. The result of a
-    /// packet with this verdict contains an index. The array element with this index counts the
-    /// packet and its bytes.
+    /// For an array, the name of a verdict and the number of elements. Each packet with this
+    /// verdict carries an index. The element at this index counts the packet and its bytes.
     pub array: Option<(String, u32)>,
 }
 
@@ -182,7 +178,7 @@ pub struct Param {
     pub name: String,
     /// Shape of the value.
     pub shape: ParamShape,
-    /// Default value as text, or `None` if the configuration must contain the parameter.
+    /// Default value as text, or `None` if the parameter is required.
     pub default: Option<String>,
     /// Minimum and maximum, or `None` if all numbers are valid.
     pub range: Option<(u64, u64)>,
@@ -219,7 +215,7 @@ pub struct Table {
     pub row: Vec<Field>,
     /// Number of entries that the table must hold.
     pub capacity: u32,
-    /// Maximum number of different rows in a table of IPv4 prefixes.
+    /// Maximum number of different rows in an IPv4 prefix table.
     pub rows: u32,
     /// Quantity that the rates of a meter limit.
     pub unit: MeterUnit,
@@ -240,22 +236,21 @@ pub enum MeterUnit {
 pub enum Shape {
     /// Hash table that finds a row by its exact key.
     Exact,
-    /// Table that maps an address to the row of its longest IPv4 prefix.
+    /// Maps an address to the row of its longest matching IPv4 prefix.
     Lpm4,
-    /// Table that maps an address to the row of its longest IPv6 prefix.
+    /// Maps an address to the row of its longest matching IPv6 prefix.
     Lpm6,
     /// Array that finds a row by its index.
     Array,
     /// Access control list. Each row has a pattern over several fields. A lookup finds the matching
     /// row with the lowest priority number.
     Acl,
-    /// Consistent hash table, which assigns a row to each hash (Eisenbud et al., Maglev, NSDI
-    /// 2016).
+    /// Consistent hash table that assigns a row to each hash (Eisenbud et al., Maglev, NSDI 2016).
     Maglev,
     /// Set of byte strings that are searched in a payload.
     Strings,
-    /// Rates of packets, by fields of their five-tuple. The worker that owns the packets of an
-    /// entry compares them with its rate.
+    /// Rate limits by fields of the five-tuple. One worker owns all packets of an entry, and
+    /// compares them with its rate.
     Meter,
 }
 
@@ -288,8 +283,8 @@ pub struct Flows {
     pub text: String,
     /// Fields of a flow's key.
     pub key: Vec<Field>,
-    /// Fields of a second key, for the flow's packets in the opposite direction. The list is empty
-    /// if flows have only one key.
+    /// Second key, for the flow's packets in the opposite direction. It is empty if flows have only
+    /// one key.
     pub reverse: Vec<Field>,
     /// Fields of the state that the function keeps for a flow.
     pub row: Vec<Field>,
@@ -306,14 +301,14 @@ pub struct Flows {
 /// Limit on the number of flows with the same value in a key field.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FlowLimit {
-    /// Name of the key field. One worker processes all packets with the same value of this field,
+    /// Name of the key field. One worker processes all packets with the same value in this field,
     /// and counts their flows.
     pub by: String,
     /// Name of the parameter with the maximum number of flows.
     pub max: String,
 }
 
-/// Pool of pairs of an address and a port. A flow takes a pair and later gives it back.
+/// Pool of address-port pairs. A flow takes a pair and later gives it back.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Resource {
     /// Name of the resource.
@@ -322,15 +317,15 @@ pub struct Resource {
     pub addresses: String,
     /// First and last port of the pool.
     pub ports: (u16, u16),
-    /// Names of the address field and the port field in the key of the opposite direction. Each
-    /// worker owns some ports of the pool. A packet of the opposite direction goes to the worker
-    /// that owns the port in the packet.
+    /// Names of the address field and the port field in the key for the opposite direction. Each
+    /// worker owns some ports of the pool. Packets in the opposite direction go to the worker that
+    /// owns their port.
     pub reverse: (String, String),
 }
 
 impl Resource {
-    /// Number of steering buckets, which select the worker of a packet. Each bucket owns one block
-    /// of the ports of each address.
+    /// Number of steering buckets, which select a packet's worker. Each bucket owns one block of
+    /// ports per address.
     const BUCKETS: u32 = 128;
 
     /// Returns the number of ports in a block.
@@ -343,7 +338,7 @@ impl Resource {
 /// A command that the operator sends to a running function.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Command {
-    /// Name of the command, after the name of the function on the command line.
+    /// Name of the command, which follows the function's name on the command line.
     pub name: String,
     /// Value of `command` in the request.
     pub request: String,
@@ -351,36 +346,34 @@ pub struct Command {
     pub text: String,
     /// Options of the command line.
     pub arguments: Vec<CommandArgument>,
-    /// Name of the request field that contains the rows, if the command sends rows.
+    /// Name of the request field with the rows, if the command sends rows.
     pub rows: Option<String>,
-    /// Names of the values in a row, as they appear on the command line or in a line of the
-    /// `--file` file. The command line may contain several rows only if a row has one value.
+    /// Names of the values in a row, in the order of the command line or of a line in the `--file`
+    /// file. Only rows with one value may be repeated on the command line.
     pub words: Vec<String>,
-    /// Whether the request contains each row as a string instead of an object. Such a row has only
-    /// one value.
+    /// Whether each row in a request is a string instead of an object. Such rows have only one
+    /// value.
     pub plain: bool,
-    /// Name of the TOML tables that contain the rows in the `--file` file. The value is `None` if
-    /// each line of the file is a row.
+    /// Name of the TOML tables with the rows in the `--file` file, or `None` if each line of the
+    /// file is a row.
     pub stanza: Option<String>,
     /// Whether the command accepts the option `--file`.
     pub file: bool,
-    /// Whether requests may contain cryptographic keys. The text of a request is then wiped from
-    /// memory.
+    /// Whether requests may contain cryptographic keys. Their text is then wiped from memory.
     pub secret: bool,
-    /// Sentence that is printed after success. The text `{}` in the sentence is replaced by the
-    /// number of rows, such as `3 routes`.
+    /// Sentence that is printed after success. `{}` stands for the number of rows, such as `3
+    /// routes`.
     pub done: String,
     /// Noun for a row, in the singular and in the plural.
     pub noun: (String, String),
-    /// Columns of the list that the command prints. Other values follow the columns.
+    /// Columns of the printed list. Other values follow the columns.
     pub columns: Vec<Column>,
     /// Name of the field in the reply that contains the list.
     pub list: Option<String>,
     /// Name of the reply field that contains the total number of rows.
     pub total: Option<String>,
-    /// Names of the fields that identify the next page of a list. The request for the next page
-    /// contains the values of these fields in the last row. The list is empty if there are no
-    /// pages.
+    /// Fields that identify the next page of a list. The next request contains their values from
+    /// the last row. The list is empty if there are no pages.
     pub page: Vec<String>,
     /// Whether the list is printed as lines of words instead of a table.
     pub lines: bool,
@@ -389,7 +382,7 @@ pub struct Command {
 /// Column of a printed list.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Column {
-    /// Name of the field that the column shows for each row of the reply.
+    /// Reply field that the column shows for each row.
     pub key: String,
     /// Text that is printed for a missing value.
     pub absent: String,
@@ -406,11 +399,11 @@ pub struct CommandArgument {
     pub number: bool,
     /// Whether the option has no value.
     pub flag: bool,
-    /// Whether the option applies to each row of the request instead of the whole request.
+    /// Whether the option applies to each row instead of the whole request.
     pub in_row: bool,
     /// Whether the option is required.
     pub required: bool,
-    /// Default value of the option, or an empty text without a default.
+    /// Default value of the option, or empty.
     pub default: String,
 }
 
@@ -419,13 +412,13 @@ pub struct CommandArgument {
 pub struct TestDeclaration {
     /// File name of the capture that contains the frames.
     pub frames: String,
-    /// Name of the file that contains the expected outcome of each frame.
+    /// Name of the file with the expected outcome of each frame.
     pub expect: String,
     /// Names of the ports. The number of a port is its index.
     pub ports: Vec<String>,
-    /// Names of the verdicts and drop reasons that cannot occur with the tables of the test.
+    /// Names of verdicts and drop reasons that cannot occur with the test's tables.
     pub unreached: Vec<String>,
-    /// TOML text of the keys `tables` and `params` in the configuration of the test.
+    /// TOML text of `tables` and `params` in the test's configuration.
     pub stanza: String,
 }
 
@@ -440,19 +433,19 @@ impl Declaration {
         self.drops.iter().position(|drop| drop.name == name).and_then(|index| u8::try_from(index).ok())
     }
 
-    /// Returns the name of the C macro for a drop reason, without the function's prefix. If a
-    /// verdict has the same name, the macro name begins with `drop_`.
+    /// Returns the C macro name of a drop reason, without the function's prefix. If a verdict has
+    /// the same name, the macro name begins with `drop_`.
     pub fn drop_macro(&self, name: &str) -> String {
         if self.verdict(name).is_some() { format!("drop_{name}") } else { name.to_owned() }
     }
 
-    /// Returns whether Rust code of the function builds its table image.
+    /// Returns whether the function's Rust code builds its table image.
     pub fn has_own_image(&self) -> bool {
         self.records.iter().any(|record| record.name == "image")
     }
 
     /// Returns the number of counters that the kernel increments. These are all declared counters,
-    /// unless Rust code of the function builds its tables or replaces its kernel.
+    /// unless Rust code builds the function's tables or replaces its kernel.
     pub fn kernel_counters(&self) -> usize {
         if self.has_kernel && !self.has_own_image() { self.counters.len() } else { 0 }
     }

@@ -1,8 +1,8 @@
-//! Errors in the declaration of a packet function, and in the text of values.
+//! Errors in function declarations and in the text of values.
 
 use crate::head::NAME_BYTES_MAX;
 
-/// Problem in the declaration of a packet function, described for its author.
+/// Problem in a function declaration, described for the author.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{message}")]
 pub struct Error {
@@ -86,8 +86,8 @@ pub enum ValueError {
     },
 }
 
-/// Returns the end of an error message about an unknown name. It suggests the most similar of the
-/// `known` names, or lists all of them.
+/// Returns a hint for an error about an unknown name. It suggests the most similar of the `known`
+/// names, or lists all of them.
 pub(crate) fn suggest(unknown: &str, known: &[&str]) -> String {
     let similar = known.iter().map(|name| (strsim::damerau_levenshtein(unknown, name), name)).min();
     match similar {

@@ -15,8 +15,7 @@ pub(crate) const NAME_BYTES_MAX: usize = 32;
 pub(crate) struct Head<'a> {
     /// Name of the function.
     pub(crate) name: &'a str,
-    /// Number of the line in the C file that contains the name of the function. The TOML text
-    /// begins in the next line.
+    /// Line of the C file that contains the function's name. The TOML text begins on the next line.
     pub(crate) line: usize,
     /// TOML text.
     pub(crate) toml: &'a str,
@@ -56,8 +55,8 @@ pub(crate) fn check_name(name: &str, what: &str) -> Result<(), NameError> {
     Ok(())
 }
 
-/// Checks that a name is valid as a member of a C struct. A member has no prefix, so its name must
-/// not be a reserved word.
+/// Checks that a name is a valid C struct member. Members have no prefix, so reserved words are
+/// invalid.
 pub(crate) fn check_field_name(name: &str, what: &str) -> Result<(), NameError> {
     check_name(name, what)?;
     match RESERVED.contains(&name) {
@@ -66,7 +65,7 @@ pub(crate) fn check_field_name(name: &str, what: &str) -> Result<(), NameError> 
     }
 }
 
-/// Reserved words of C, C++ and OpenCL, which are invalid names of struct members.
+/// Reserved words of C, C++ and OpenCL, which cannot be names of struct members.
 const RESERVED: &[&str] = &[
     "alignas",
     "alignof",

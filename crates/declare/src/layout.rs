@@ -21,7 +21,7 @@ impl RecordLayout {
     /// Returns the layout of a declared struct.
     ///
     /// # Errors
-    /// Returns an error if the struct needs padding, because the bytes of padding are undefined.
+    /// Returns an error if the struct needs padding, because padding bytes are undefined.
     pub(crate) fn of(record: &Record, records: &[Record]) -> Result<Self, PaddingError> {
         let layout = Self::with(&record.fields, records);
         let name = || record.name.clone();
@@ -79,7 +79,7 @@ fn size(kind: &FieldType, records: &[Record]) -> (usize, usize) {
 
 /// Size of each table's header in a table image, in bytes.
 const TABLE_HEADER_BYTES: usize = 128;
-/// Size in bytes of the fixed start of a table image: the magic number, a reserved word and the
+/// Size of the fixed start of a table image, in bytes: the magic number, a reserved word and the
 /// image size.
 const HEADER_BYTES: usize = 16;
 /// Alignment of the parts of a table image, in bytes.
@@ -96,8 +96,7 @@ const PART_ALIGN_BYTES: usize = 64;
 pub struct ImageLayout {
     /// Offset of the parameters in the image, in bytes.
     pub params_offset: usize,
-    /// Layout of each parameter in the order of declaration. Offsets count from the start of the
-    /// parameters.
+    /// Parameter layouts in declaration order. Offsets count from the start of the parameters.
     pub params: Vec<ParamLayout>,
     /// Size of the parameters in bytes.
     pub params_bytes: usize,
@@ -105,18 +104,17 @@ pub struct ImageLayout {
     pub tables: Vec<usize>,
     /// Counters that the kernel increments on devices other than the CPU.
     pub counters: KernelCounters,
-    /// Size of these parts, in bytes. It is also the offset of the first table.
+    /// Offset of the first table, in bytes.
     pub bytes: usize,
 }
 
 /// Offsets of the members that a parameter has in C, in bytes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ParamLayout {
-    /// Offset of the parameter's first C member. It is the length of a list, the address of a
-    /// prefix, or any other value.
+    /// Offset of the first C member: the length of a list, the address of a prefix, or any other
+    /// value.
     pub first: usize,
-    /// Offset of the parameter's second C member. It is the elements of a list, or the mask of a
-    /// prefix.
+    /// Offset of the second C member: the elements of a list, or the mask of a prefix.
     pub second: usize,
 }
 
@@ -139,8 +137,8 @@ impl ImageLayout {
     }
 }
 
-/// Returns the layout of the parameters, and their size in bytes. The parameters start at a
-/// multiple of 8 bytes.
+/// Returns the parameter layouts and their total size in bytes. Parameters start at a multiple of 8
+/// bytes.
 fn params(params: &[Param]) -> (Vec<ParamLayout>, usize) {
     let mut end = 0usize;
     let mut layouts = Vec::new();
@@ -167,9 +165,8 @@ fn params(params: &[Param]) -> (Vec<ParamLayout>, usize) {
     (layouts, end.next_multiple_of(8))
 }
 
-/// Sizes of the bit fields in an entry of a packed hash table. An entry of 64 bits contains the
-/// row, two flags, and a part of the permuted key. The bucket number determines the rest of the
-/// key.
+/// Bit fields in an entry of a packed hash table. A 64-bit entry holds the row, two flags, and a
+/// part of the permuted key. The bucket number determines the rest of the key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Packing {
     /// Half the number of bits in the permuted table key. The permuted key is at least as long as
@@ -185,11 +182,11 @@ impl Packing {
     /// Number of flag bits at the low end of an entry. The first flag marks a valid entry. The
     /// second flag marks an entry in the second bucket of its key.
     pub const FLAG_BITS: u32 = 2;
-    /// Maximum of [`Packing::bucket_bits_min`]. The buckets of a table with this value occupy
-    /// 512 KiB. A table that needs more buckets does not use packed entries.
+    /// Maximum of [`Packing::bucket_bits_min`], for 512 KiB of buckets. Tables that need more
+    /// buckets do not use packed entries.
     const BUCKET_BITS_MIN_MAX: u32 = 14;
 
-    /// Returns the bit fields of a table's entries, or `None` if a key and a row do not fit into 64
+    /// Returns the bit fields of a table's entries, or `None` if a key and a row need more than 64
     /// bits.
     pub fn of(key: &[Field], row: &[Field]) -> Option<Self> {
         let bits = |fields: &[Field]| -> u32 {

@@ -2,21 +2,19 @@
 
 use crate::error::{TypeError, suggest};
 
-/// Type of a value of at most 16 bytes. A value is stored as one number, and an IPv6 address as two
-/// numbers.
+/// Type of a value of at most 16 bytes. It is stored as one number, or as two numbers for an IPv6
+/// address.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Scalar {
     /// Unsigned number of 1 to 64 bits, stored in 8, 16, 32 or 64 bits.
     Unsigned(u8),
-    /// IPv4 address, stored as a number. The first byte of the address is the most significant
-    /// byte.
+    /// IPv4 address, stored as a number. Its first byte is the most significant byte.
     Ipv4,
-    /// IPv6 address, stored as two 64-bit numbers. The first number holds the upper half of the
-    /// address.
+    /// IPv6 address, stored as two 64-bit numbers. The first one holds the upper half.
     Ipv6,
     /// Ethernet address of 48 bits. Its first byte is the most significant byte.
     Mac,
-    /// Number of a network port. Files and commands use the name of the port instead.
+    /// Port number. Files and commands use port names instead.
     Port,
     /// Boolean, stored as 0 or 1.
     Bool,
@@ -112,7 +110,7 @@ pub enum FieldType {
 
 impl FieldType {
     /// Parses a type such as `u32`, `u64[4]`, or `slot[7]` for a struct called `slot`. `records`
-    /// contains the names of the structs that are declared earlier.
+    /// contains the names of all structs that are declared earlier.
     pub(crate) fn parse(text: &str, records: &[String]) -> Result<Self, TypeError> {
         let (name, count) = match text.split_once('[') {
             None => (text, None),

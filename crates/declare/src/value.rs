@@ -1,4 +1,4 @@
-//! Parsing and formatting of values in configurations, table files and commands.
+//! Parses and formats values in configurations, table files and commands.
 
 use std::net::{Ipv4Addr, Ipv6Addr};
 
@@ -12,7 +12,7 @@ pub type Words = [u64; 2];
 /// Parses the text of a value. `ports` are the names of the configured ports.
 ///
 /// # Errors
-/// Returns one sentence that names the valid form.
+/// Returns a sentence that states the valid form.
 pub fn parse(scalar: Scalar, text: &str, ports: Option<&[String]>) -> Result<Words, ValueError> {
     let text = text.trim();
     let refuse = |form: &str| Err(form_error(text, form));
@@ -69,10 +69,10 @@ pub fn format(scalar: Scalar, words: Words, ports: &[String]) -> String {
     }
 }
 
-/// Parses an IPv4 prefix. Returns its address and its length. Bits after the length must be zero.
+/// Parses an IPv4 prefix, and returns its address and length. Bits after the length must be zero.
 ///
 /// # Errors
-/// Returns one sentence that names the valid form.
+/// Returns a sentence that states the valid form.
 pub fn prefix4(text: &str) -> Result<(u32, u32), ValueError> {
     let refuse = || form_error(text, "an IPv4 prefix such as 192.0.2.0/24");
     let (address, length) = text.trim().split_once('/').unwrap_or((text.trim(), "32"));
@@ -85,10 +85,10 @@ pub fn prefix4(text: &str) -> Result<(u32, u32), ValueError> {
     }
 }
 
-/// Parses an IPv6 prefix. Returns its address and its length. Bits after the length must be zero.
+/// Parses an IPv6 prefix, and returns its address and length. Bits after the length must be zero.
 ///
 /// # Errors
-/// Returns one sentence that names the valid form.
+/// Returns a sentence that states the valid form.
 pub fn prefix6(text: &str) -> Result<(u128, u32), ValueError> {
     let refuse = || form_error(text, "an IPv6 prefix such as 2001:db8::/32");
     let (address, length) = text.trim().split_once('/').unwrap_or((text.trim(), "128"));
@@ -101,10 +101,10 @@ pub fn prefix6(text: &str) -> Result<(u128, u32), ValueError> {
     }
 }
 
-/// Parses the text of a parameter. Returns the values of its C members in their order.
+/// Parses the text of a parameter. Returns the values of its C members in order.
 ///
 /// # Errors
-/// Returns one sentence that names the problem and the valid values.
+/// Returns a sentence that states the problem and the valid values.
 pub fn check_param(param: &Param, text: &str, ports: Option<&[String]>) -> Result<Vec<Words>, ValueError> {
     match param.shape {
         ParamShape::Scalar(scalar) => {

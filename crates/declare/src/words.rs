@@ -1,4 +1,4 @@
-//! Converts table keys to sequences of 64-bit words, as tables store and compare them.
+//! Converts table keys to 64-bit words, which tables store and compare.
 
 use crate::types::{Field, FieldType, Scalar};
 use crate::value::Words;
@@ -8,8 +8,8 @@ use crate::value::Words;
 pub struct Part {
     /// Index of the field in the key.
     pub field: usize,
-    /// Index of the number within the field's value. It is 1 only for the lower half of an IPv6
-    /// address.
+    /// Index of the number within the field's value. Only the lower half of an IPv6 address has
+    /// index 1.
     pub word: usize,
     /// Position of the value's lowest bit in the word.
     pub shift: u32,
@@ -23,7 +23,7 @@ pub struct Part {
 pub struct KeyWords(pub Vec<Vec<Part>>);
 
 impl KeyWords {
-    /// Assigns the fields of a table key to 64-bit words. Leaves out arrays and structs.
+    /// Assigns the fields of a table key to 64-bit words. Arrays and structs are left out.
     pub fn of(fields: &[Field]) -> Self {
         let mut words: Vec<Vec<Part>> = Vec::new();
         let mut used = 64;
@@ -60,7 +60,7 @@ impl KeyWords {
         self.0.iter().map(|parts| parts.iter().map(part).fold(0, |word, bits| word | bits)).collect()
     }
 
-    /// Extracts the value of each field from the words of a table key. It is the inverse of
+    /// Extracts the field values from the words of a table key, as the inverse of
     /// [`KeyWords::pack`].
     pub fn unpack(&self, words: &[u64]) -> Vec<Words> {
         let fields = self.0.iter().flatten().map(|part| part.field + 1).max().unwrap_or(0);

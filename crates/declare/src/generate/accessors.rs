@@ -1,4 +1,4 @@
-//! Generates C functions that look up keys in the tables of a packet function.
+//! Generates C functions that look up keys in a packet function's tables.
 
 use std::fmt::Write as _;
 
@@ -10,10 +10,10 @@ use crate::words::KeyWords;
 use super::header::plain_struct;
 use super::prefix;
 
-/// Total size of a table's rows in bytes, above which a lookup probably misses every cache.
+/// Total size of a table's rows, in bytes, above which a lookup probably misses every cache.
 const FAR_BYTES: usize = 1 << 20;
 
-/// Returns the C structs and the lookup function of each table.
+/// Returns the C structs and lookup functions of all tables.
 pub(super) fn tables(declaration: &Declaration) -> String {
     let layout = ImageLayout::of(declaration);
     let mut text = String::new();
@@ -80,7 +80,7 @@ fn find(table: &Table, name: &str, offset: usize) -> String {
                 + "    const gw_u32 index = gw_maglev_find(lane->image, table, hash);\n    if (index == GW_TABLE_NONE) {\n        return 0;\n    }\n"
                 + &copy("index", false)
         }
-        // The host has found the entry, and passes the color as the parameter.
+        // The host has found the entry, and passes the color as the kernel's parameter.
         Shape::Meter => format!(
             "\n/* Returns the color of the packet. */\nGW_LANE gw_u32 {name}_color(const gw_lane *lane)\n{{\n    \
              return (gw_u32)lane->parameter & GW_COLORLESS;\n}}\n"
@@ -116,8 +116,8 @@ fn exact(table: &Table, name: &str) -> String {
     text + "    return 1;\n}\n"
 }
 
-/// Returns the body of the C function that looks up a key in a wide hash table. The entries of such
-/// a table refer to records, because a key and a row do not fit into 64 bits.
+/// Returns the body of the C function that looks up a key in a wide hash table. The entries refer
+/// to records, because a key and a row do not fit into 64 bits.
 fn exact_wide(table: &Table, name: &str, words: &KeyWords) -> String {
     let mut text = String::new();
     let (count, row_offset) = (words.len(), words.len() * 8);
@@ -163,7 +163,7 @@ pub(super) fn word(parts: &[crate::words::Part], key: &[Field]) -> String {
     parts.iter().map(part).collect::<Vec<_>>().join(" | ")
 }
 
-/// Returns the C expressions for all words of a key. Zeros fill the list to `count` words.
+/// Returns the C expressions for all words of a key, padded with zeros to `count` words.
 fn word_list(words: &KeyWords, key: &[Field], count: usize) -> String {
     let list = words.0.iter().map(|parts| word(parts, key)).chain(std::iter::repeat("0".to_owned()));
     list.take(count).collect::<Vec<_>>().join(", ")

@@ -1,11 +1,10 @@
-//! Generates the C functions with which a kernel increments its counters.
+//! Generates the C functions that increment a kernel's counters.
 
 use crate::declaration::Declaration;
 use crate::layout::ImageLayout;
 
 use super::prefix;
 
-/// Returns the C function of each counter that the kernel increments.
 pub(super) fn increments(declaration: &Declaration) -> String {
     let (prefix, offset) = (prefix(declaration), ImageLayout::of(declaration).counters.offset);
     let counted = declaration.counters.iter().take(declaration.kernel_counters()).enumerate();

@@ -1,4 +1,4 @@
-//! Generates C structs and functions for flows, which packet functions use on the CPU.
+//! Generates the C structs and functions with which packet functions keep flows on the CPU.
 
 use std::fmt::Write as _;
 
@@ -11,7 +11,7 @@ use super::accessors::word;
 use super::header::plain_struct;
 use super::{prefix, upper};
 
-/// Returns the C structs of flows, and the C code that is compiled only for the CPU.
+/// Returns the C structs for flows, and C code that is compiled only for the CPU.
 pub(super) fn structs(declaration: &Declaration) -> String {
     let Some(flows) = &declaration.flows else { return String::new() };
     let name = format!("{}_{}", prefix(declaration), flows.name);
@@ -35,7 +35,7 @@ pub fn entries(declaration: &Declaration, template: &str) -> Option<String> {
     Some(text.replace("NAME", &declaration.name) + &pools(declaration))
 }
 
-/// Returns the C function that describes the pool of addresses and ports of each resource.
+/// Returns the C function that describes the address and port pool of each resource.
 fn pools(declaration: &Declaration) -> String {
     let prefix = prefix(declaration);
     let mut text = format!(
@@ -59,7 +59,7 @@ fn pools(declaration: &Declaration) -> String {
     text + "    return pool;\n}\n"
 }
 
-/// Returns a placeholder for the state of a flow without declared fields.
+/// Returns a placeholder for flow state without declared fields.
 fn unused_row() -> Vec<Field> {
     let kind = crate::types::FieldType::Scalar(crate::types::Scalar::Unsigned(32));
     vec![Field { name: "unused".to_owned(), kind, text: String::new() }]
@@ -89,7 +89,7 @@ fn host(declaration: &Declaration, flows: &Flows) -> String {
     text + &create(flows, &names)
 }
 
-/// Returns C macros for the size and the offsets of a flow record.
+/// Returns C macros for the size and the field offsets of a flow record.
 fn sizes(flows: &Flows, names: &Names) -> String {
     let Names { prefix, upper, .. } = names;
     let FlowLayout { key_offset, key_words, reverse_offset, reverse_words, row_offset, row_bytes, record_bytes } =
@@ -110,7 +110,7 @@ fn sizes(flows: &Flows, names: &Names) -> String {
     )
 }
 
-/// Returns the C declarations of the functions that the packet function must define.
+/// Returns C declarations of the functions that the author must define.
 fn prototypes(declaration: &Declaration, flows: &Flows, names: &Names) -> String {
     let Names { prefix, flow, .. } = names;
     let name = &declaration.name;
@@ -207,7 +207,7 @@ fn limit(declaration: &Declaration, flows: &Flows, names: &Names) -> String {
 }
 
 /// Returns the C functions that take an address-port pair from the pool, give it back, and compute
-/// the steering bucket of a packet.
+/// a packet's steering bucket.
 fn resources(declaration: &Declaration, flows: &Flows, names: &Names) -> String {
     let Names { prefix, .. } = names;
     let mut text = String::new();
@@ -258,8 +258,8 @@ fn resources(declaration: &Declaration, flows: &Flows, names: &Names) -> String 
     text
 }
 
-/// Returns the C functions that create, change and remove the state of flows. The author's
-/// functions `miss` and `update` call them.
+/// Returns the C functions that create, change and remove flow state. The author's `miss` and
+/// `update` call them.
 fn create(flows: &Flows, names: &Names) -> String {
     let Names { prefix, upper, flow } = names;
     let (key_words, reverse_words) = (KeyWords::of(&flows.key).len(), KeyWords::of(&flows.reverse).len());
@@ -313,7 +313,7 @@ fn create(flows: &Flows, names: &Names) -> String {
     text
 }
 
-/// Returns the layout of a flow's state. It has at least one field.
+/// Returns the layout of a flow's state, which has at least one field.
 pub(crate) fn row_layout(flows: &Flows) -> RecordLayout {
     if flows.row.is_empty() { RecordLayout::padded(&unused_row()) } else { RecordLayout::padded(&flows.row) }
 }

@@ -8,7 +8,7 @@ use crate::types::{Field, FieldType, Scalar};
 
 use super::{accessors, counters, flows, prefix, upper};
 
-/// Returns the C header of a function. `number` is the kernel number of the function.
+/// Returns the C header of a function. `number` is the function's kernel number.
 pub fn header(declaration: &Declaration, number: Option<u8>) -> String {
     let upper = upper(declaration);
     let mut text = format!(
@@ -52,7 +52,7 @@ pub fn header(declaration: &Declaration, number: Option<u8>) -> String {
     text + "#endif\n"
 }
 
-/// Returns the C code of a declared struct, with static assertions of its size and field offsets.
+/// Returns the C code of a declared struct, with static assertions for its size and field offsets.
 fn record_struct(declaration: &Declaration, record: &Record) -> String {
     let name = format!("{}_{}", prefix(declaration), record.name);
     let mut text = format!("\ntypedef struct {name} {{\n");
@@ -67,7 +67,7 @@ fn record_struct(declaration: &Declaration, record: &Record) -> String {
     text
 }
 
-/// Appends static assertions of a struct's size and field offsets.
+/// Appends static assertions for a struct's size and field offsets.
 fn asserts(text: &mut String, name: &str, fields: &[Field], layout: &RecordLayout) {
     let short = name.trim_start_matches("gw_");
     let _ = writeln!(text, "GW_STATIC_ASSERT(sizeof({name}) == {}, {short}_size);", layout.bytes);

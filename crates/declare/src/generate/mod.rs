@@ -25,7 +25,7 @@ fn upper(declaration: &Declaration) -> String {
     format!("GW_{}", declaration.name.to_ascii_uppercase())
 }
 
-/// Returns the contract of a function that is loaded at the start of Godwit. Its strings are never
+/// Returns the contract of a function that is loaded when Godwit starts. Its strings are never
 /// freed, because a process loads few functions.
 pub fn contract(declaration: &Declaration, number: Option<u8>) -> &'static Contract {
     fn text(text: &str) -> &'static str {

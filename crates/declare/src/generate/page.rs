@@ -5,7 +5,7 @@ use std::fmt::Write as _;
 use crate::declaration::{Declaration, ParamShape, Shape};
 use crate::types::Field;
 
-/// Returns the tables of verdicts, drop reasons and counters of a function, in Markdown.
+/// Returns Markdown tables of a function's verdicts, drop reasons and counters.
 pub fn contract(declaration: &Declaration) -> String {
     let name = &declaration.name;
     let mut text = String::from("| verdict | meaning |\n|---|---|\n");
@@ -28,7 +28,7 @@ pub fn contract(declaration: &Declaration) -> String {
     text
 }
 
-/// Returns the Markdown tables that describe the parameters and the tables of a function.
+/// Returns Markdown tables that describe a function's parameters and tables.
 pub fn configuration(declaration: &Declaration) -> String {
     let mut text = String::new();
     if !declaration.params.is_empty() {
@@ -78,7 +78,7 @@ pub fn columns(shape: Shape, key: &[Field], row: &[Field]) -> Vec<String> {
     first.iter().map(|column| (*column).to_owned()).chain(fields).collect()
 }
 
-/// Returns a complete Markdown page, for a function without a page in the repository.
+/// Returns a complete Markdown page for a function that has no page in the repository.
 pub fn page(declaration: &Declaration) -> String {
     let mut text =
         format!("# {}\n\n{}\n\n## Contract\n\n{}", declaration.name, declaration.summary, contract(declaration));

@@ -1,4 +1,4 @@
-//! Generates the numbers, structs and contracts of built-in functions in Rust.
+//! Generates Rust numbers, structs and contracts for built-in functions.
 
 use std::fmt::Write as _;
 
@@ -6,7 +6,7 @@ use crate::declaration::{Declaration, Record};
 use crate::layout::{ImageLayout, RecordLayout};
 use crate::types::{Field, FieldType, Scalar};
 
-/// Returns a Rust module with the contract and the numbers of a function.
+/// Returns a Rust module with a function's contract and numbers.
 pub fn module(declaration: &Declaration) -> String {
     let mut text = String::new();
     let name = &declaration.name;
@@ -76,8 +76,8 @@ fn number_of(text: &mut String, kind: &str, name: &str, number: usize, meaning: 
     let _ = writeln!(text, "    /// {meaning}\n    pub const {kind}_{}: u8 = {number};", name.to_ascii_uppercase());
 }
 
-/// Returns the Rust code of a function's structs and constants. Their names start with the name of
-/// the function.
+/// Returns the Rust code of a function's structs and constants. Their names start with the
+/// function's name.
 pub fn image(declaration: &Declaration) -> String {
     let mut text = String::new();
     let upper = declaration.name.to_ascii_uppercase();

@@ -65,9 +65,8 @@ fn command(name: String, mut section: Section<'_>) -> Result<Command, Error> {
     Ok(command)
 }
 
-/// Reads an option of a command, in the format `[row.]NAME[!][=DEFAULT] text|number|flag: meaning`.
-/// With the prefix `row.`, each row of the command has the option. The character `!` marks a
-/// required option.
+/// Reads a command option in the format `[row.]NAME[!][=DEFAULT] text|number|flag: meaning`. The
+/// prefix `row.` applies the option to each row, and `!` marks a required option.
 fn argument(text: &str, line: usize) -> Result<CommandArgument, Error> {
     let refuse = |message: String| Error { line, message };
     let (left, meaning) =

@@ -7,8 +7,8 @@ use crate::types::{Field, FieldType};
 
 use super::section::Section;
 
-/// Reads the TOML tables `[structs.NAME]`. Each field has the form `name = "TYPE: meaning"`. The
-/// fields are in memory order.
+/// Reads the TOML tables `[structs.NAME]`. Their fields have the form `name = "TYPE: meaning"`, in
+/// memory order.
 pub(super) fn records(root: &mut Section<'_>) -> Result<Vec<Record>, Error> {
     let mut records: Vec<Record> = Vec::new();
     for (name, mut section) in root.sections("structs")? {

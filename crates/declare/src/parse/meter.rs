@@ -7,7 +7,7 @@ use crate::{Error, RecordLayout};
 
 use super::section::Section;
 
-/// Fields of the five-tuple that the key of a meter can have, with their types.
+/// Five-tuple fields that the key of a meter can contain, with their types.
 const FIELDS: &[(&str, &[Scalar])] = &[
     ("source", &[Scalar::Ipv4, Scalar::Ipv6]),
     ("destination", &[Scalar::Ipv4, Scalar::Ipv6]),
@@ -42,7 +42,7 @@ pub(super) fn row() -> Vec<Field> {
     vec![field("rate", 64), field("burst", 32), field("excess", 32)]
 }
 
-/// Returns a message if a table of shape `meter` is not possible.
+/// Returns a message if a meter cannot have this key or capacity.
 pub(super) fn refusal(key: &[Field], capacity: u32) -> Option<String> {
     if capacity > CAPACITY_MAX {
         return Some(format!("`capacity` of a meter is at most {CAPACITY_MAX}"));
@@ -61,7 +61,7 @@ pub(super) fn refusal(key: &[Field], capacity: u32) -> Option<String> {
     None
 }
 
-/// Checks that a function has at most one meter, because one key selects the worker of a packet.
+/// Checks that a function has at most one meter, because only one key can select a packet's worker.
 pub(super) fn check(declaration: &Declaration) -> Result<(), Error> {
     let is_meter = |table: &&Table| table.shape == Shape::Meter;
     let meters = declaration.tables.iter().filter(is_meter).count();

@@ -14,8 +14,8 @@ use crate::head::{self, Head};
 use crate::{Error, RecordLayout};
 use section::Section;
 
-/// Maximum number of verdicts, of drop reasons, and of kinds of processing. Each has a number of
-/// one byte. The values from 128 on are reserved.
+/// Maximum number of verdicts, drop reasons or variants. Each is numbered in one byte, whose values
+/// from 128 on are reserved.
 const NUMBERS_MAX: usize = 128;
 
 impl Declaration {
@@ -75,8 +75,8 @@ fn read(head: &Head<'_>, mut root: Section<'_>) -> Result<Declaration, Error> {
     Ok(Declaration { alias, commands, ..declaration })
 }
 
-/// Returns the default magic number of a function's table image: the first four characters of the
-/// function's name in upper case, padded with spaces.
+/// Returns the default magic number of a table image: the first four characters of the function's
+/// name in upper case, padded with spaces.
 fn default_magic(name: &str) -> [u8; 4] {
     let mut magic = [b' '; 4];
     for (byte, letter) in magic.iter_mut().zip(name.bytes()) {
@@ -173,7 +173,7 @@ fn constants(root: &mut Section<'_>) -> Result<Vec<Constant>, Error> {
     Ok(constants)
 }
 
-/// Checks the rules that concern several parts of a declaration at once.
+/// Checks the rules that concern several parts of a declaration.
 fn check(declaration: &Declaration) -> Result<(), Error> {
     let refuse = |message: String| Err(Error { line: declaration.line, message });
     if declaration.verdicts.is_empty() {
@@ -215,7 +215,7 @@ fn check(declaration: &Declaration) -> Result<(), Error> {
     state::check(declaration)?;
     meter::check(declaration)?;
     outcomes::check_flows(declaration)?;
-    // A struct with unused bytes has no valid layout, so this call returns an error.
+    // A struct with padding has no valid layout, so this call returns an error.
     for record in &declaration.records {
         RecordLayout::of(record, &declaration.records).map_err(|error| Error::at(declaration.line, error))?;
     }

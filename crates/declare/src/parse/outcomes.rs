@@ -70,8 +70,8 @@ pub(super) fn counters(root: &mut Section<'_>) -> Result<Vec<CounterDeclaration>
     Ok(counters)
 }
 
-/// Checks that the counters have other names than the counters that each function has, and that
-/// they fit into the memory of a worker.
+/// Checks that no declared counter has the name of a counter that every function has. Also checks
+/// that the counters fit into a worker's memory.
 pub(super) fn check_counters(declaration: &Declaration) -> Result<(), Error> {
     let refuse = |message: String| Err(Error { line: declaration.line, message });
     for counter in &declaration.counters {
@@ -86,7 +86,8 @@ pub(super) fn check_counters(declaration: &Declaration) -> Result<(), Error> {
     }
 }
 
-/// Checks that a function with flows has no counters. The functions that keep flows cannot count.
+/// Checks that a function with flows has no counters, because the functions that keep flows cannot
+/// count.
 pub(super) fn check_flows(declaration: &Declaration) -> Result<(), Error> {
     if declaration.flows.is_some() && declaration.kernel_counters() > 0 {
         let message = "a function has `[counters]` or `[flows]`: `find`, `miss` and `update` cannot count".to_owned();
@@ -95,7 +96,7 @@ pub(super) fn check_flows(declaration: &Declaration) -> Result<(), Error> {
     Ok(())
 }
 
-/// Checks that a text can be printed in a table of a documentation page.
+/// Checks that a text can be printed in a documentation table.
 fn sentence(text: String, line: usize) -> Result<String, Error> {
     if text.is_empty() || text.contains(['|', '\n']) || text.contains("/*") {
         let message = "a meaning is one line of text without `|` and `/*`".to_owned();

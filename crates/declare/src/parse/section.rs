@@ -7,16 +7,16 @@ use crate::Error;
 use crate::error::suggest;
 use crate::head::{Head, lines_before};
 
-/// TOML table in a declaration. Each value is taken once. [`Section::finish`] reports the values
-/// that remain.
+/// TOML table in a declaration. Each value is taken once, and [`Section::finish`] reports the
+/// remaining values.
 pub(super) struct Section<'a> {
     head: &'a Head<'a>,
-    /// Path of the table in error messages, such as `tables.senders`, or an empty text for the root
+    /// Path of the table in error messages, such as `tables.senders`. It is empty for the root
     /// table.
     name: String,
     line: usize,
     table: DeTable<'a>,
-    /// Keys that were looked up. Error messages about unknown keys suggest them.
+    /// Keys that were looked up. Errors about unknown keys suggest them.
     known: Vec<&'static str>,
 }
 
@@ -135,7 +135,7 @@ impl<'a> Section<'a> {
         entries.into_iter().map(|(_, entry)| entry).collect()
     }
 
-    /// Takes all subtables of the table `key`, in the order of their lines.
+    /// Takes all subtables of the table `key`, in line order.
     pub(super) fn sections(&mut self, key: &'static str) -> Result<Vec<(String, Section<'a>)>, Error> {
         let Some(mut section) = self.section(key)? else { return Ok(Vec::new()) };
         let head = self.head;
@@ -180,8 +180,7 @@ impl<'a> Entry<'a> {
         if number > max { Err(refuse()) } else { Ok(number) }
     }
 
-    /// Returns a number, a string or a boolean as text. For a list, joins the texts of the elements
-    /// with commas.
+    /// Returns a number, a string or a boolean as text. List elements are joined with commas.
     pub(super) fn literal(self, path: &str) -> Result<String, Error> {
         literal(self.value.get_ref())
             .ok_or_else(|| Error { line: self.line, message: format!("`{path}` must be a number, a text or a list") })
@@ -221,7 +220,7 @@ fn literal(value: &DeValue<'_>) -> Option<String> {
     })
 }
 
-/// Returns the line in the C file for an offset in the TOML text.
+/// Returns the C file's line for an offset in the TOML text.
 fn line_of(head: &Head<'_>, offset: usize) -> usize {
     head.line + 1 + lines_before(head.toml, offset)
 }

@@ -17,7 +17,7 @@ const CAPACITY_MAX: u64 = 100_000_000;
 const KEY_BYTES_MAX: usize = 40;
 /// Maximum size of a row, in bytes.
 const ROW_BYTES_MAX: usize = 56;
-/// Maximum number of rows of a `maglev` table. An entry holds a row index of 16 bits.
+/// Maximum number of rows in a `maglev` table, whose entries hold 16-bit row indices.
 const MAGLEV_ROWS_MAX: u32 = 65_535;
 /// Maximum number of elements of a list parameter.
 const LIST_MAX: u64 = 4096;
@@ -126,7 +126,7 @@ fn sizes(key: &[crate::Field], row: &[crate::Field]) -> Option<String> {
     None
 }
 
-/// Reads the TOML table `[flows.NAME]`. A declaration has at most one.
+/// Reads the TOML table `[flows.NAME]`, which a declaration may contain once.
 pub(super) fn flows(root: &mut Section<'_>) -> Result<Option<Flows>, Error> {
     let mut all = root.sections("flows")?;
     if all.len() > 1 {
@@ -197,8 +197,8 @@ pub(super) fn resources(root: &mut Section<'_>) -> Result<Vec<Resource>, Error> 
     Ok(resources)
 }
 
-/// Checks that all references to parameters and fields are valid. Also checks that no table has the
-/// name of a parameter or of the flows.
+/// Checks that all references to parameters and fields are valid. Also checks that no table shares
+/// its name with a parameter or the flows.
 pub(super) fn check(declaration: &Declaration) -> Result<(), Error> {
     let refuse = |message: String| Err(Error { line: declaration.line, message });
     let param = |name: &str| declaration.params.iter().find(|param| param.name == name);

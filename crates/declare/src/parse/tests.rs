@@ -70,7 +70,7 @@ fn the_example_gives_header_contract_page_and_schema() {
     assert_eq!(schema["properties"]["tables"]["properties"]["senders"]["type"], "string");
 }
 
-/// Replaces one piece of text in the example declaration. Returns the resulting error.
+/// Replaces a piece of text in the example declaration, and returns the resulting error.
 fn error_with(line: &str, replacement: &str) -> Error {
     assert!(POLICE.contains(line), "{line}");
     Declaration::parse(&POLICE.replacen(line, replacement, 1)).unwrap_err()
