@@ -1,4 +1,4 @@
-//! Loads rule files. Prints the number of failed rules for each unsupported rule option.
+//! Loads rule files, and prints how many rules fail for each unsupported option.
 
 use godwit_nids::rules::{RuleSet, Variables};
 use std::collections::BTreeMap;

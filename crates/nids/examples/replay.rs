@@ -51,7 +51,7 @@ fn run(arguments: &[String]) -> Result<(), Box<dyn std::error::Error>> {
     Ok(std::io::stdout().write_all(inspector.records())?)
 }
 
-/// Returns the link type, the time in microseconds and the bytes of each frame of a capture file.
+/// Returns the link type, the time in microseconds and the bytes of each frame in a capture file.
 fn frames(bytes: &[u8]) -> Option<Vec<(u32, u64, &[u8])>> {
     let magic = bytes.get(..4)?;
     let (little, nanos) = match magic {

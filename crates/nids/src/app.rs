@@ -122,7 +122,7 @@ apps! {
 }
 
 impl App {
-    /// Returns the protocol name for EVE log records. HTTP/1 and HTTP/2 get the same name.
+    /// Returns the protocol name in EVE log records, where HTTP/1 and HTTP/2 share a name.
     pub fn event_name(self) -> &'static str {
         match self {
             Self::Http => "http",

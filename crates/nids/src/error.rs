@@ -2,11 +2,11 @@
 
 use std::path::PathBuf;
 
-/// Error that prevents the start. An unsupported rule is no such error, because the other rules
+/// Error that prevents the start. An unsupported rule is not an error, because the other rules
 /// still load.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
-    /// A rule file cannot be read. The user must correct the file's path or permissions.
+    /// A rule file cannot be read. The user must correct its path or permissions.
     #[error("cannot read rule file {path}: {source}")]
     RuleFile {
         /// Path as configured.

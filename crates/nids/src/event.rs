@@ -1,8 +1,8 @@
 //! Events report irregularities in packets, TCP streams and application protocols. Rules can test
 //! for an event by its name.
 
-/// Events of the packet decoder and of TCP streams. Rules test them with the keywords
-/// `decode-event` and `stream-event`.
+/// Packet decoder and TCP stream events, which rules test with the keywords `decode-event` and
+/// `stream-event`.
 const EVENTS: &[(&str, &str)] = &[
     ("stream-event", "pkt_invalid_timestamp"),
     ("stream-event", "pkt_invalid_ack"),
@@ -45,7 +45,7 @@ const EVENTS: &[(&str, &str)] = &[
     ("decode-event", "ipv6.frag_too_large"),
 ];
 
-/// Events of application protocols. Rules test them with the keyword `app-layer-event`.
+/// Application protocol events, which rules test with the keyword `app-layer-event`.
 const APP_EVENTS: &[(&str, &str)] = &[
     ("http2", "userinfo_in_uri"),
     ("http2", "authority_host_mismatch"),
@@ -60,13 +60,13 @@ const APP_EVENTS: &[(&str, &str)] = &[
     ("http", "gzip_decompression_failed"),
 ];
 
-/// Returns the event with this name, or `None` if it is unknown. `kind` is the keyword that tests
-/// it, `decode-event` or `stream-event`.
+/// Returns the event with this name, or `None` if it is unknown. `kind` is the keyword for the
+/// test, `decode-event` or `stream-event`.
 pub fn find(kind: &str, name: &str) -> Option<&'static str> {
     EVENTS.iter().find(|event| event.0 == kind && event.1 == name).map(|event| event.1)
 }
 
-/// Returns the event with this name for the application protocol `app`, or `None` if it is unknown.
+/// Returns the event of the protocol `app` with this name, or `None` if it is unknown.
 pub fn find_app(app: &str, name: &str) -> Option<&'static str> {
     APP_EVENTS.iter().find(|event| event.0 == app && event.1 == name).map(|event| event.1)
 }

@@ -1,5 +1,5 @@
-//! Fuzz targets of the intrusion detection (`fuzz/README.md`). They accept any bytes, must not
-//! panic, and check invariants.
+//! Fuzz targets for intrusion detection (`fuzz/README.md`). They accept any bytes, check
+//! invariants, and must not panic.
 
 use crate::detect::Engine;
 use crate::literal::Frequencies;
@@ -118,8 +118,8 @@ pub fn nids_streams(data: &[u8]) {
     connection.close();
 }
 
-/// Tests the HTTP parser. The first byte of `data` selects the settings. The second byte decides
-/// how many of the other bytes the client sends. The server sends the rest.
+/// Tests the HTTP parser. The first byte of `data` selects the settings. The second byte divides
+/// the other bytes between client and server.
 pub fn nids_http(data: &[u8]) {
     let Some((&[choice, share], bytes)) = data.split_first_chunk() else { return };
     let (client, server) = bytes.split_at(bytes.len() * usize::from(share) / 255);

@@ -1,4 +1,4 @@
-//! Settings of the inspector. The names are those in `suricata.yaml`.
+//! Settings of the inspector, named as in `suricata.yaml`.
 
 use crate::Error;
 use crate::eve::Kinds;
@@ -12,10 +12,10 @@ use crate::stream::{Options as StreamOptions, OverlapPolicy, Urgent};
 pub struct Settings {
     /// TCP streams.
     pub stream: StreamOptions,
-    /// Whether the checksums of TCP, UDP and ICMP are checked. Packets with a wrong checksum are
-    /// excluded from reassembly.
+    /// Whether TCP, UDP and ICMP checksums are checked. Packets with a wrong checksum are excluded
+    /// from reassembly.
     pub checksums: bool,
-    /// Number of new stream bytes after which rules inspect a TCP stream, for each direction.
+    /// Number of new stream bytes after which rules inspect the stream, for each direction.
     pub chunk_bytes: [u32; 2],
     /// Maximum number of flows.
     pub flows_max: usize,
@@ -31,8 +31,8 @@ pub struct Settings {
     pub hash_files: bool,
     /// Memory for the bytes of all streams.
     pub stream_memory_bytes: u64,
-    /// Whether packets pass uninspected while the memory for streams is used up. If this is false,
-    /// inline mode drops these packets.
+    /// Whether packets pass uninspected while stream memory is used up. If false, inline mode drops
+    /// these packets.
     pub fail_open: bool,
     /// Kinds of records that are written.
     pub records: Kinds,

@@ -1,5 +1,5 @@
-//! Counters of an inspector. Their names are those of Suricata's `stats` record. A dot in a name
-//! separates nested JSON objects.
+//! Counters of an inspector, named as in Suricata's `stats` record. A dot in a name separates
+//! nested JSON objects.
 
 macro_rules! counters {
     ($($name:ident = $path:literal;)*) => {
@@ -46,11 +46,11 @@ counters! {
     DROPPED_MEMCAP = "ips.drop_reason.stream_memcap";
 }
 
-/// Values of all counters, in the order of [`NAMES`]. Addition combines the counters of several
-/// inspectors.
+/// Values of all counters, in the order of [`NAMES`]. The counters of several inspectors can be
+/// added.
 pub type Stats = [u64; NAMES.len()];
 
-/// Returns the value of the counter with this name, or `None` if no counter has this name.
+/// Returns the value of the counter with this name, or `None` if there is no such counter.
 pub fn value(stats: &Stats, name: &str) -> Option<u64> {
     NAMES.iter().position(|known| *known == name).map(|index| stats[index])
 }

@@ -6,7 +6,7 @@ use super::thresholds::Thresholds;
 use crate::flow::FlowAction;
 use crate::rules::rule::Action;
 
-/// Maximum number of alerts per packet, as in Suricata's default (`packet-alert-max`).
+/// Maximum number of alerts per packet (Suricata's default for `packet-alert-max`).
 const ALERTS_MAX: usize = 15;
 
 /// Match of a rule with a packet or a transaction.
@@ -16,9 +16,9 @@ pub struct Alert {
     pub rule: u32,
     /// Transaction that the rule inspects, if any.
     pub transaction: Option<u64>,
-    /// Whether the rule matched reassembled data, not a single packet.
+    /// Whether the rule matched reassembled data instead of a single packet.
     pub stream: bool,
-    /// Whether the action of the rule also applies to all later packets of the flow.
+    /// Whether the rule's action also applies to all later packets of the flow.
     pub whole_flow: bool,
 }
 
@@ -43,12 +43,11 @@ pub struct Result {
     pub verdict: Verdict,
     /// Number of alerts that a threshold suppressed.
     pub suppressed: u32,
-    /// Number of alerts above the maximum per packet, which were discarded.
+    /// Number of alerts that were discarded because a packet had too many.
     pub overflow: u32,
 }
 
-/// Sorts the rules that matched a packet, applies their thresholds, and decides the verdict for the
-/// packet.
+/// Sorts matches, applies thresholds, and decides the verdict.
 pub(super) fn finish(
     matches: &mut Vec<Alert>,
     engine: &Engine,

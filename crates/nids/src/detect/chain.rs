@@ -9,11 +9,11 @@ use crate::regex::Cache;
 use crate::rules::content::{Content, Value};
 use crate::rules::rule::{Capture, Pcre, Test};
 
-/// Maximum number of evaluation steps per field, as in Suricata's default
-/// (`inspection-recursion-limit`).
+/// Maximum number of evaluation steps per field (Suricata's default for
+/// `inspection-recursion-limit`).
 const STEPS_MAX: u32 = 3000;
 
-/// Working memory that all rules of one thread share during their evaluation.
+/// Working memory that all rules of a thread share during evaluation.
 #[derive(Default)]
 pub(super) struct Scratch {
     /// Variables of the current rule.
@@ -120,7 +120,7 @@ pub(super) fn value(value: Value, variables: &[u64; 16]) -> i64 {
     }
 }
 
-/// Returns the number in a field of eight bytes, or `None` for another length.
+/// Returns an eight-byte field as a number, or `None` for another length.
 fn number(bytes: &[u8]) -> Option<u64> {
     bytes.try_into().ok().map(u64::from_be_bytes)
 }
@@ -162,7 +162,7 @@ fn run_content(content: &Content, rest: &[Test], subject: Subject<'_>, end: usiz
         let found = if from <= high { find(content, &bytes[from..high]).map(|at| from + at) } else { None };
         let found = match found {
             Some(at) if content.ends && at + content.bytes.len() != bytes.len() => {
-                // The match must end at the end of the field, so only one position is possible.
+                // The match must end where the field ends, so only one position is possible.
                 let last = bytes.len().saturating_sub(content.bytes.len());
                 if last > at && last >= from {
                     find(content, &bytes[last..high.max(last)]).map(|at| last + at)

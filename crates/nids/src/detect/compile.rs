@@ -1,5 +1,5 @@
-//! Compiles rules into an engine. Sorts the rules, decides when each rule is evaluated, and builds
-//! the prefilter.
+//! Compiles rules into an engine. This sorts the rules, decides when each one is evaluated, and
+//! builds the prefilter.
 
 use super::names::Names;
 use super::search::Search;
@@ -27,7 +27,7 @@ pub enum Kind {
     Transaction,
 }
 
-/// Prefilter patterns for one field, with the numbers of their rules.
+/// Prefilter patterns for one field, each with the number of its rule.
 type FieldPatterns = (Field, Vec<Transform>, Vec<(Pattern, u32)>);
 
 /// Test of a field in one direction of a transaction.
@@ -39,7 +39,7 @@ pub struct FieldTest {
     pub ready: u8,
 }
 
-/// Test or change of named bits. The compiled form contains numbers instead of names.
+/// Compiled test or change of named bits, with numbers instead of names.
 #[derive(Debug, Clone)]
 pub struct BitOp {
     /// Object to which the bit belongs, such as the flow.
@@ -52,7 +52,7 @@ pub struct BitOp {
     pub expire_micros: Option<u64>,
 }
 
-/// Test or change of an integer variable. The compiled form contains indices instead of names.
+/// Compiled test or change of an integer variable, with indices instead of names.
 #[derive(Debug, Clone)]
 pub struct IntOp {
     /// Index of the integer variable.
@@ -72,12 +72,12 @@ pub struct Compiled {
     pub kind: Kind,
     /// Index in [`Rule::chains`] for tests of the payload.
     pub payload: Option<usize>,
-    /// Indices in [`Rule::chains`] for tests of packet parts other than the payload.
+    /// Indices in [`Rule::chains`] of the tests for packet parts other than the payload.
     pub packet_chains: Vec<usize>,
     /// Tests of transaction fields, such as HTTP headers, for each direction. They are sorted by
-    /// the parser progress at which their fields become available.
+    /// the parser progress that makes their fields available.
     pub engines: [Vec<FieldTest>; 2],
-    /// Application protocols to which the rule applies. An empty set means all protocols.
+    /// Application protocols of the rule. An empty set means all protocols.
     pub apps: AppSet,
     /// Whether the payload tests run on single packets.
     pub needs_packet: bool,
@@ -113,16 +113,16 @@ pub struct Engine {
     pub classes: Classes,
     /// Prefilter patterns for payloads.
     pub payload: Search,
-    /// Prefilter patterns, with one set for each transformed field.
+    /// Prefilter patterns, with one set per transformed field.
     pub sets: Vec<FieldSet>,
-    /// Indices of the pattern sets for each application protocol and direction.
+    /// Pattern set indices for each application protocol and direction.
     pub app_sets: Vec<[Vec<u32>; 2]>,
     /// Rules of kind `Addresses`.
     pub addresses: Vec<u32>,
     /// Rules of kind `Protocol`.
     pub protocols: Vec<u32>,
-    /// Rules of kind `Packet` without a prefilter pattern. TCP, UDP, ICMP and all other protocols
-    /// have separate lists.
+    /// Rules of kind `Packet` without a prefilter pattern, in separate lists for TCP, UDP, ICMP and
+    /// other protocols.
     pub packets: [Vec<u32>; 4],
     /// Rules of kind `Transaction` without a prefilter pattern, by application protocol.
     pub transactions: Vec<Vec<u32>>,
@@ -151,8 +151,8 @@ impl Engine {
         Self::with_names(set, frequencies, seed, Names::default(), 0)
     }
 
-    /// Compiles a new rule set that replaces this engine. Named bits and counters keep their
-    /// numbers, because existing flows contain these numbers.
+    /// Compiles a new rule set to replace this engine. Named bits and counters keep their numbers,
+    /// because existing flows contain them.
     pub fn replacement(&self, set: RuleSet, frequencies: &Frequencies, seed: u64) -> Self {
         Self::with_names(set, frequencies, seed, self.names.clone(), self.number + 1)
     }
@@ -178,8 +178,7 @@ impl Engine {
         engine
     }
 
-    /// Adds the pattern of each rule to the prefilter. Rules without a pattern are added to
-    /// separate lists.
+    /// Adds each rule's pattern to the prefilter. Rules without a pattern go to separate lists.
     fn distribute(&mut self, frequencies: &Frequencies, seed: u64) {
         let mut payload: Vec<(Pattern, u32)> = Vec::new();
         let mut fields: Vec<FieldPatterns> = Vec::new();
@@ -256,8 +255,8 @@ fn apps_of(compiled: &Compiled) -> AppSet {
     apps
 }
 
-/// Returns the sort key for the evaluation order. Rules are sorted by action first. Rules that set
-/// bits then precede rules that test bits. The priority is the last criterion.
+/// Returns the sort key for the evaluation order. Rules are sorted by action first, and by priority
+/// last. In between, rules that set bits precede rules that test bits.
 fn order(compiled: &Compiled) -> (u8, u8, u8, u8) {
     let action = match compiled.rule.action {
         Action::Pass => 0,
@@ -313,7 +312,7 @@ fn compile(rule: Rule, names: &mut Names) -> Compiled {
     compiled
 }
 
-/// Returns the tests of transaction fields for one direction. The list is empty if the rule cannot
+/// Returns the transaction field tests for one direction. The list is empty if the rule cannot
 /// match in this direction.
 fn engines(rule: &Rule, direction: Direction) -> Vec<FieldTest> {
     if rule.flow.direction.is_some_and(|own| own != direction) && rule.arrow != Arrow::Transaction {

@@ -23,7 +23,7 @@ pub struct Counters {
     pub alerts: u64,
     /// Number of alerts that a threshold suppressed.
     pub suppressed: u64,
-    /// Number of alerts above the maximum per packet, which were discarded.
+    /// Number of alerts that were discarded because a packet had too many.
     pub overflow: u64,
 }
 
@@ -33,9 +33,9 @@ pub struct Detector {
     pub(super) scratch: Scratch,
     pub(super) thresholds: Thresholds,
     pub(super) matches: Vec<Alert>,
-    /// Rules whose prefilter pattern occurs in the packet or in its stream.
+    /// Rules whose prefilter pattern occurs in the packet or its stream.
     pub(super) candidates: Vec<u32>,
-    /// For each rule, the number of the last candidate list that contains it. This number prevents
+    /// For each rule, the number of the last candidate list that contains it. This prevents
     /// duplicate entries.
     stamps: Vec<u32>,
     stamp: u32,
@@ -84,8 +84,8 @@ impl Detector {
         self.counters
     }
 
-    /// Returns the number of regular expression searches that exceeded a limit. Such a search
-    /// counts as a mismatch.
+    /// Returns the number of regular expression searches that exceeded a limit. They count as
+    /// mismatches.
     pub fn pcre_limits(&self) -> u64 {
         self.scratch.regex.limits
     }
@@ -98,7 +98,7 @@ impl Detector {
         }
     }
 
-    /// Adds the rule to the current list. Returns false if the list already contains the rule.
+    /// Adds the rule to the current list. Returns false if the list already contains it.
     pub(super) fn is_new(&mut self, rule: u32) -> bool {
         std::mem::replace(&mut self.stamps[rule as usize], self.stamp) != self.stamp
     }
@@ -132,8 +132,8 @@ impl Detector {
         result
     }
 
-    /// Evaluates rules that test only addresses, or only the application protocol. Each rule is
-    /// evaluated once per flow direction.
+    /// Evaluates rules that test only addresses or only the application protocol, once per flow
+    /// direction.
     fn once_per_flow(&mut self, engine: &Engine, input: &mut Input<'_, '_>) {
         let mut addresses = true;
         let mut protocol = false;
@@ -157,7 +157,7 @@ impl Detector {
         }
     }
 
-    /// Collects the rules whose prefilter pattern occurs in the packet or in its stream.
+    /// Collects the rules whose prefilter pattern occurs in the packet or its stream.
     fn collect(&mut self, engine: &Engine, input: &Input<'_, '_>) {
         self.candidates.clear();
         if engine.payload.is_empty() {
@@ -184,8 +184,8 @@ impl Detector {
         self.candidates = candidates;
     }
 
-    /// Evaluates the candidate rules and the rules without a prefilter pattern, sorted by rule
-    /// number.
+    /// Evaluates candidate rules and rules without a prefilter pattern, in the order of their
+    /// numbers.
     fn packet_rules(&mut self, engine: &Engine, input: &mut Input<'_, '_>) {
         let mut rules: Vec<u32> = self.candidates.clone();
         rules.extend_from_slice(&engine.packets[protocol_class(input.packet.protocol)]);
@@ -222,8 +222,8 @@ impl Detector {
         }
     }
 
-    /// Evaluates the parts of a rule that test no field: the protocol, headers, flow, named bits
-    /// and integer variables.
+    /// Evaluates the parts of a rule that test no field: protocol, headers, flow, named bits and
+    /// integer variables.
     pub(super) fn head_matches(
         &mut self,
         compiled: &Compiled,
@@ -241,7 +241,7 @@ impl Detector {
             && self.state_matches(compiled, input, bits)
     }
 
-    /// Tests the reassembled data first, and then the payload of the packet.
+    /// Tests the reassembled data first, and then the packet payload.
     pub(super) fn payload(&mut self, compiled: &Compiled, chain: &Chain, input: &Input<'_, '_>) -> PayloadMatch {
         self.scratch.captures.clear();
         let tcp = input.packet.protocol == 6;
@@ -300,8 +300,7 @@ impl Detector {
     }
 }
 
-/// Restarts the inspection of the flow after a rule change, because rule numbers differ between
-/// rule sets.
+/// Restarts a flow's inspection after a rule change, because rule numbers differ between rule sets.
 fn follow(engine: &Engine, flow: &mut Flow) {
     if flow.rule_set != engine.number {
         flow.rule_set = engine.number;

@@ -1,4 +1,4 @@
-//! Compares packet headers with rule headers, and with rule options that read only one packet.
+//! Compares packet headers with rule headers, and evaluates rule options for single packets.
 
 use super::compile::Compiled;
 use super::input::Input;
@@ -142,7 +142,7 @@ fn icmp(test: &PacketTest, packet: &Packet<'_>) -> bool {
     }
 }
 
-/// Returns the type and the byte range of each SCTP chunk (RFC 9260, section 3.2) in a packet.
+/// Returns the type and byte range of each SCTP chunk in a packet (RFC 9260, section 3.2).
 pub(super) fn sctp_chunks(payload: &[u8]) -> Vec<(u8, std::ops::Range<usize>)> {
     let mut chunks = Vec::new();
     let mut at = 0;

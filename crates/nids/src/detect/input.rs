@@ -14,16 +14,16 @@ pub struct Input<'i, 'p> {
     pub direction: Option<Direction>,
     /// Whether the flow is established.
     pub established: bool,
-    /// Reassembled data for the rules, as contiguous parts. In passive mode, it is the data that
-    /// rules have not inspected yet. In inline mode, it is the stream data around the packet.
+    /// Contiguous parts of reassembled data. In passive mode, rules have not inspected this data
+    /// yet. In inline mode, it is the stream data around the packet.
     pub streams: &'i [&'i [u8]],
     /// Whether the payload of the packet is part of the stream.
     pub in_stream: bool,
-    /// Whether the reassembled data equals the payload of the packet.
+    /// Whether the reassembled data equals the packet payload.
     pub same_bytes: bool,
     /// Events of the stream.
     pub events: &'i [&'static str],
-    /// Whether the packet is artificial and marks the end of the flow.
+    /// Whether this is an artificial packet that marks the end of the flow.
     pub is_end: bool,
     /// Whether packets wait for their verdict (inline mode).
     pub inline: bool,

@@ -1,5 +1,5 @@
-//! Assigns numbers to the names of flow bits and counters. A name keeps its number when rules are
-//! loaded again, because flows store the numbers.
+//! Assigns numbers to the names of flow bits and counters. A name keeps its number after a rule
+//! reload, because flows store the numbers.
 
 use std::collections::HashMap;
 

@@ -1,4 +1,4 @@
-//! Evaluates the options that read numbers from a field: `byte_test`, `byte_jump`, `byte_extract`
+//! Evaluates rule options that read numbers from a field: `byte_test`, `byte_jump`, `byte_extract`
 //! and `byte_math`.
 
 use super::chain::{Subject, value};
@@ -8,7 +8,7 @@ use crate::rules::bytes::{
 
 type Variables = [u64; 16];
 
-/// Reads a number from a field. Returns the number, its start offset, and its end offset.
+/// Reads a number from a field. Returns the number with its start and end offsets.
 fn read(source: &ByteSource, subject: Subject<'_>, end: usize, variables: &Variables) -> Option<(u64, usize, usize)> {
     let start = value(source.offset, variables) + if source.relative { end as i64 } else { 0 };
     let start = usize::try_from(start).ok()?;
@@ -36,7 +36,7 @@ fn binary(bytes: &[u8], little: bool) -> Option<u64> {
     Some(if little { bytes.iter().rev().fold(0, fold) } else { bytes.iter().fold(0, fold) })
 }
 
-/// Reads digits as the C function `strtoull` does. Leading spaces and a prefix such as `0x` are
+/// Reads digits like the C function `strtoull`. Leading spaces and a prefix such as `0x` are
 /// allowed. Returns the value and the number of bytes read.
 fn text(bytes: &[u8], base: u8) -> Option<(u64, usize)> {
     let mut at = bytes.iter().take_while(|byte| byte.is_ascii_whitespace()).count();
@@ -77,8 +77,7 @@ pub(super) fn test(test: &ByteTest, subject: Subject<'_>, end: usize, variables:
     holds != test.negated
 }
 
-/// Returns the offset to which a `byte_jump` option moves, or `None` if this offset is outside the
-/// field.
+/// Returns the offset to which a `byte_jump` option moves, or `None` if it is outside the field.
 pub(super) fn jump(jump: &ByteJump, subject: Subject<'_>, end: usize, variables: &Variables) -> Option<usize> {
     let zero = value(jump.source.bytes, variables) == 0;
     let (number, start, after) = if zero {
@@ -118,8 +117,7 @@ pub(super) fn extract(
     Some((number, after))
 }
 
-/// Returns the result of a `byte_math` option, and the offset after the number that the option
-/// reads.
+/// Returns the result of a `byte_math` option, and the offset after the number that it reads.
 pub(super) fn math(math: &ByteMath, subject: Subject<'_>, end: usize, variables: &Variables) -> Option<(u64, usize)> {
     let (number, _, after) = read(&math.source, subject, end, variables)?;
     let operand = value(math.value, variables) as u64;

@@ -1,4 +1,4 @@
-//! Tests named bits and integer variables of a flow, and changes them after a match.
+//! Tests a flow's named bits and integer variables, and changes them after a match.
 
 use super::compile::{BitOp, Compiled, IntOp};
 use super::detector::Detector;
@@ -7,7 +7,7 @@ use crate::flow::Flow;
 use crate::rules::rule::Capture;
 use crate::rules::state::{BitAction, IntAction, Operand, Scope};
 
-/// Named bits of the transaction that the current rule inspects.
+/// Named bits of the transaction under inspection.
 pub(super) type TransactionBits = Vec<u32>;
 
 impl Detector {

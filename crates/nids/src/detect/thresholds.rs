@@ -1,5 +1,5 @@
-//! Limits the alerts of rules by counters, and stores the named bits of hosts. Both tables have a
-//! bounded number of entries.
+//! Limits rule alerts with counters, and stores the named bits of hosts. Both tables have a bounded
+//! number of entries.
 
 use super::compile::BitOp;
 use super::input::Input;
@@ -11,8 +11,7 @@ use std::net::IpAddr;
 /// Maximum number of counters, and maximum number of bits.
 const ENTRIES_MAX: usize = 1 << 18;
 
-/// Rule options `gid` and `sid`, which identify a rule. They stay the same when rules are loaded
-/// again.
+/// Rule options `gid` and `sid`, which identify a rule across reloads.
 pub(super) type RuleKey = (u32, u32);
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -41,12 +40,12 @@ struct BitKey {
 pub(super) struct Thresholds {
     counters: HashMap<CounterKey, Counter>,
     bits: HashMap<BitKey, Micros>,
-    /// Number of entries that could not be stored because a table was full.
+    /// Number of entries that were not stored because a table was full.
     pub refused: u64,
 }
 
 impl Thresholds {
-    /// Counts a match of a rule. Returns whether the rule's threshold permits an alert.
+    /// Counts a rule match, and returns whether the rule's threshold permits an alert.
     pub(super) fn pass(&mut self, rule: RuleKey, threshold: &Threshold, input: &mut Input<'_, '_>) -> bool {
         let now = input.packet.time;
         if threshold.track == Track::Flow {

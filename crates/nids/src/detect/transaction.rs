@@ -70,7 +70,7 @@ impl Detector {
         self.next_stamp();
         let mut rules = Vec::new();
         for state in &inspection.rules {
-            // Rules that have already matched, or can never match, are skipped.
+            // Skip rules that have already matched or can never match.
             if self.is_new(state.rule) && !state.done {
                 rules.push(state.rule);
             }
@@ -186,8 +186,7 @@ impl Detector {
         }
     }
 
-    /// Tests the fields that are already available. Returns whether all field tests of the rule
-    /// match.
+    /// Tests the fields that are available now. Returns whether all field tests of the rule match.
     fn evaluate_fields(
         &mut self,
         compiled: &Compiled,

@@ -32,8 +32,7 @@ impl Json {
         self.comma = true;
     }
 
-    /// Writes bytes as a JSON string. Bytes that are not valid UTF-8 are written as Latin-1
-    /// characters.
+    /// Writes bytes as a JSON string. Bytes that are not valid UTF-8 become Latin-1 characters.
     fn quote(&mut self, bytes: &[u8]) {
         self.text.push('"');
         match std::str::from_utf8(bytes) {

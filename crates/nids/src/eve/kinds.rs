@@ -44,8 +44,7 @@ impl Kinds {
         Self(0)
     }
 
-    /// Returns the set of record kinds with these names. If a name is unknown, returns this name as
-    /// the error.
+    /// Returns the set of record kinds with these names, or the first unknown name as an error.
     pub fn from_names<'n>(names: impl IntoIterator<Item = &'n str>) -> Result<Self, &'n str> {
         let mut set = 0;
         for name in names {

@@ -1,6 +1,6 @@
 //! Payloads in records: Base64 and printable text.
 
-/// Maximum number of payload bytes in a record, as in Suricata's default (`payload-buffer-size`).
+/// Maximum number of payload bytes in a record (Suricata's default for `payload-buffer-size`).
 pub(super) const BYTES_MAX: usize = 4096;
 
 /// Returns bytes in Base64, with padding.
@@ -17,7 +17,7 @@ pub(super) fn base64(bytes: &[u8]) -> String {
     text
 }
 
-/// Returns the bytes as text. Unprintable bytes become dots, and line ends are kept.
+/// Returns bytes as text. Unprintable bytes become dots, but line ends are kept.
 pub(super) fn printable(bytes: &[u8]) -> String {
     let letter = |byte: &u8| match byte {
         b'\n' | b'\r' | 0x20..=0x7e => char::from(*byte),

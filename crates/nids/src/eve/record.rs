@@ -94,8 +94,8 @@ fn rule_metadata(rule: &Rule, json: &mut Json) {
     });
 }
 
-/// Writes the named bits and variables of a flow. Bits that classify traffic begin with
-/// `traffic/id/` or `traffic/label/`, and are also written to a separate object.
+/// Writes the named bits and variables of a flow. Bits with the prefix `traffic/id/` or
+/// `traffic/label/` classify traffic, and are also written to a separate object.
 fn names(flow: &Flow, engine: &Engine, json: &mut Json) {
     let bits: Vec<&str> = flow.bits.iter().filter_map(|bit| engine.names.name(*bit)).collect();
     if !bits.is_empty() || !flow.captures.is_empty() || !flow.ints.is_empty() {
@@ -441,7 +441,7 @@ pub(crate) fn protocol_name(number: u8) -> String {
     }
 }
 
-/// Returns an address in the notation of Suricata, which never shortens IPv6 addresses.
+/// Returns an address in Suricata's notation, which never shortens IPv6 addresses.
 pub(crate) fn address(address: IpAddr) -> String {
     match address {
         IpAddr::V4(v4) => v4.to_string(),
@@ -449,7 +449,7 @@ pub(crate) fn address(address: IpAddr) -> String {
     }
 }
 
-/// Returns a UTC time such as `2009-10-16T16:44:16.083524+0000`.
+/// Formats a UTC time, such as `2009-10-16T16:44:16.083524+0000`.
 pub(crate) fn timestamp(time: Micros) -> String {
     let (seconds, micros) = (time / 1_000_000, time % 1_000_000);
     let (days, rest) = (seconds / 86_400, seconds % 86_400);

@@ -15,7 +15,7 @@ pub fn stats_record(stats: &Stats, now: Micros, lines: &mut Vec<u8>) {
     json.finish(lines);
 }
 
-/// Writes counters as JSON. Adjacent counters with the same name prefix form one nested object.
+/// Writes counters as JSON. Adjacent counters with the same name prefix form a nested object.
 fn members(mut counters: &[(&str, u64)], json: &mut Json) {
     while let Some(&(name, value)) = counters.first() {
         let Some((prefix, _)) = name.split_once('.') else {

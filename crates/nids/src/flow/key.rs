@@ -5,8 +5,8 @@ use crate::packet::{Packet, Transport};
 use std::hash::{Hash, Hasher};
 use std::net::IpAddr;
 
-/// Identity of a flow, such as its addresses and ports. Equality and hash do not depend on which
-/// side is the client.
+/// Identity of a flow, such as its addresses and ports. Equality and hash ignore which side is the
+/// client.
 #[derive(Debug, Clone, Copy)]
 pub struct Key {
     /// Client address.
@@ -28,8 +28,8 @@ pub struct Key {
 }
 
 impl Key {
-    /// Returns the key of the packet's flow. The packet's sender counts as the client. Returns
-    /// `None` if packets of this kind do not form flows.
+    /// Returns the flow key of a packet, whose sender counts as the client. Returns `None` for
+    /// packets that do not form flows.
     pub fn of(packet: &Packet<'_>) -> Option<Self> {
         if packet.fragment {
             return None;
@@ -76,7 +76,7 @@ impl Key {
     }
 }
 
-/// Returns the ICMP type of the reply to a request, or of the request for a reply.
+/// Returns the ICMP type that answers a request, or the request type for an answer.
 fn icmp_answer(version: u8, kind: u8) -> Option<u8> {
     Some(match (version, kind) {
         (4, 8) => 0,
@@ -103,7 +103,8 @@ impl Eq for Key {}
 
 impl Hash for Key {
     fn hash<H: Hasher>(&self, state: &mut H) {
-        // Few wide values are faster than many fields, because each value costs a hasher call.
+        // Hash a few wide values instead of many fields, because each value costs a call to the
+        // hasher.
         let ((low, low_port), (high, high_port)) = self.ordered();
         for address in [low, high] {
             match address {

@@ -59,28 +59,25 @@ pub struct Flow {
     pub bytes: [u64; 2],
     /// Action for later packets.
     pub action: FlowAction,
-    /// Whether a rule with the option `bypass` matched. Later packets of the flow then skip the
-    /// inspection.
+    /// Whether a rule with the option `bypass` matched. Later packets then skip the inspection.
     pub bypass: bool,
     /// Whether at least one alert was reported for the flow.
     pub alerted: bool,
-    /// Whether the rules that test only addresses have already run, for each direction.
+    /// Whether rules that test only addresses have already run, for each direction.
     pub addresses_tested: [bool; 2],
-    /// Whether the rules that test only the application protocol have already run, for each
-    /// direction.
+    /// Whether rules that test only the application protocol have already run, for each direction.
     pub protocol_tested: [bool; 2],
     /// Named bits that are set.
     pub bits: Vec<u32>,
     /// Integer variables, as pairs of an index and a value.
     pub ints: Vec<(u32, u32)>,
-    /// Names and contents of variables that regular expressions captured.
+    /// Names and contents of the variables that regular expressions captured.
     pub captures: Vec<(String, Vec<u8>)>,
     /// State of the TCP connection.
     pub session: Option<Box<Session>>,
     /// State of the application protocol.
     pub app: AppLayer,
-    /// Threshold counters of this flow. Each entry holds a rule's `gid` and `sid`, and its number
-    /// of matches.
+    /// Threshold counters of this flow: a rule's `gid` and `sid`, and its number of matches.
     pub thresholds: Vec<((u32, u32), u32)>,
     /// Number of the rule set that inspected the flow last.
     pub rule_set: u32,

@@ -1,9 +1,8 @@
 //! Flow table with a fixed maximum number of flows.
 //!
-//! Its hash has a random key, because an attacker could otherwise fill one bucket with many flows.
-//! If the table is full, one flow is removed. New flows are removed before closed flows, and closed
-//! flows before established flows. Among equal flows, the one that has been idle longest is
-//! removed.
+//! Its hash has a random key, so an attacker cannot fill one bucket with many flows. A full table
+//! removes new flows first, then closed flows, and then established flows. Among equal flows, it
+//! removes the one that has been idle longest.
 
 use super::{Flow, FlowState, Key};
 use crate::packet::Micros;
@@ -22,20 +21,20 @@ pub struct TableCounters {
     pub created: u64,
     /// Flows that ended after their timeout.
     pub expired: u64,
-    /// New flows that were removed from a full table. A new flow has neither a reply nor a complete
+    /// New flows that were removed from a full table. They had neither a reply nor a complete
     /// handshake.
     pub evicted_new: u64,
     /// Established and closed flows that were removed from a full table.
     pub evicted_established: u64,
 }
 
-/// Timeouts of flows in seconds. The values are the defaults of Suricata.
+/// Flow timeouts in seconds. The values are Suricata's defaults.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Timeouts {
     /// Timeouts of TCP flows: before the handshake is complete, while the connection is
     /// established, and after it is closed.
     pub tcp: [u32; 3],
-    /// Timeouts of flows without TCP: with packets in one direction only, with packets in both
+    /// Timeouts of other flows: after packets in one direction only, after packets in both
     /// directions, and after the flow is closed.
     pub other: [u32; 3],
 }
@@ -50,7 +49,7 @@ const NONE: u32 = u32::MAX;
 
 struct Slot {
     flow: Option<Flow>,
-    /// Neighbours of this slot in a list that is sorted by the time of the last packet.
+    /// Neighbours of this slot in a list that is sorted by last packet time.
     before: u32,
     after: u32,
     class: u8,
@@ -69,7 +68,7 @@ pub struct FlowTable {
     index: HashTable<u32>,
     slots: Vec<Slot>,
     free: Vec<u32>,
-    /// TCP flows and other flows have three lists each, with one list per flow state.
+    /// TCP flows and other flows have three lists each, one per flow state.
     lists: [List; 6],
     flows_max: usize,
     timeouts: Timeouts,
@@ -129,13 +128,14 @@ impl FlowTable {
         self.flow_at(id.0)
     }
 
-    /// Returns a mutable reference to a flow. After each packet of the flow, the caller must call
-    /// [`Self::touch`].
+    /// Returns a mutable reference to a flow. The caller must call [`Self::touch`] after each
+    /// packet of the flow.
     pub fn get_mut(&mut self, id: FlowId) -> Option<&mut Flow> {
         self.slots.get_mut(id.0 as usize)?.flow.as_mut()
     }
 
-    /// Takes a flow out of its slot while the caller processes it. No other flow can get this slot.
+    /// Takes a flow out of its slot while the caller processes it. The slot stays reserved for the
+    /// flow.
     pub fn take(&mut self, id: FlowId) -> Option<Flow> {
         self.slots.get_mut(id.0 as usize)?.flow.take()
     }
@@ -146,8 +146,7 @@ impl FlowTable {
         self.touch(id);
     }
 
-    /// Adds a flow and returns its number. If the table is full, also returns the flow that was
-    /// removed.
+    /// Adds a flow and returns its number. If the table is full, also returns the removed flow.
     pub fn insert(&mut self, key: Key, now: Micros) -> (FlowId, Option<Flow>) {
         let evicted = if self.index.len() >= self.flows_max { self.evict() } else { None };
         let flow = Flow::new(key, self.next_number, now);
@@ -193,7 +192,7 @@ impl FlowTable {
         self.slots[id.0 as usize].flow.take()
     }
 
-    /// Removes and returns one flow that has timed out at the time `now`.
+    /// Removes and returns one flow that has timed out.
     pub fn expire(&mut self, now: Micros) -> Option<Flow> {
         for class in 0..self.lists.len() {
             let first = self.lists[class].first;

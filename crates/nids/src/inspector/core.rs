@@ -36,11 +36,11 @@ pub(super) struct Counters {
     pub dropped_rules: u64,
     /// Packets of flows that a rule dropped.
     pub dropped_flow: u64,
-    /// Packets that were dropped because they are invalid in the state of their TCP connection.
+    /// Packets that were dropped as invalid in the state of their TCP connection.
     pub dropped_invalid: u64,
-    /// Packets whose payload was not stored because the memory for streams was used up.
+    /// Packets whose payload was not stored because stream memory was used up.
     pub refused: u64,
-    /// Packets that were dropped because the memory for streams was used up.
+    /// Packets that were dropped because stream memory was used up.
     pub dropped_memory: u64,
 }
 
@@ -54,11 +54,11 @@ pub(super) struct Core {
     pub(super) counters: Counters,
     /// Memory that the bytes of all streams use.
     pub(super) stream_memory_bytes: u64,
-    /// Number of the rule that gave the first alert for the current frame.
+    /// Number of the first rule that alerted on the current frame.
     pub(super) alert: Option<u32>,
 }
 
-/// Direction of a packet in its flow, and the result of its TCP processing.
+/// Direction of a packet in its flow, and the result of TCP processing.
 pub(super) struct Placed {
     pub(super) direction: Direction,
     pub(super) handled: Handled,
@@ -126,7 +126,7 @@ impl Core {
         self.stream_memory_bytes = (self.stream_memory_bytes + after).saturating_sub(before);
     }
 
-    /// Takes the flow with this key out of the table. Creates the flow if it does not exist.
+    /// Takes the flow with this key out of the table, or creates it.
     fn flow_of(&mut self, key: Key, now: Micros) -> (FlowId, Flow) {
         if let Some(id) = self.flows.find(&key)
             && let Some(flow) = self.flows.take(id)
@@ -261,7 +261,7 @@ impl Core {
         is_end: bool,
     ) -> Detection {
         let (ranges, progress) = self.raw_view(packet, flow, placed, is_end);
-        // The rules read stream data while they change the flow, so the session is moved out of the
+        // Move the session out of the flow, because rules read stream data while they change the
         // flow.
         let session = flow.session.take();
         let view = |range: &std::ops::Range<u64>| {
@@ -269,8 +269,8 @@ impl Core {
             Some(&bytes[..bytes.len().min((range.end - range.start) as usize)])
         };
         let streams: Vec<&[u8]> = ranges.iter().filter_map(view).collect();
-        // Some rules test the stream size. The flow therefore gets a copy of the session without
-        // the stream bytes.
+        // Some rules test the stream size, so the flow gets a copy of the session without stream
+        // bytes.
         let numbers = session.as_ref().map(|session| Box::new(session.numbers()));
         flow.session = numbers;
         let mut input = Input {

@@ -59,7 +59,7 @@ impl Core {
         open || unseen || session.state >= State::Established && session.state != State::Closed
     }
 
-    /// Inspects the remaining data of one direction. Rules need a packet, so an artificial packet
+    /// Inspects the remaining data of one direction. Rules need a packet, so an artificial one
     /// marks the end of the flow.
     fn end_direction(&mut self, flow: &mut Flow, direction: Direction) {
         let mut direction = direction;

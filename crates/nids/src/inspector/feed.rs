@@ -8,7 +8,7 @@ use crate::stream::State;
 
 impl Core {
     /// Passes stream data to the protocol parser. `end` marks the last data of this direction.
-    /// Returns whether the client and the server of the flow were exchanged.
+    /// Returns whether client and server of the flow were exchanged.
     pub(super) fn feed(&mut self, flow: &mut Flow, direction: Direction, end: bool) -> bool {
         let mut direction = direction;
         let mut swapped = false;
@@ -82,7 +82,7 @@ impl Core {
         swapped
     }
 
-    /// Skips missing stream bytes that can no longer arrive. Returns whether data follows them.
+    /// Skips missing stream bytes that can no longer arrive. Returns whether data follows the gap.
     fn skip_gap(&mut self, flow: &mut Flow, direction: Direction, end: bool) -> bool {
         let Some(session) = flow.session.as_deref_mut() else { return false };
         let side = session.side_mut(direction);
@@ -129,8 +129,8 @@ fn session_is_midstream(flow: &Flow) -> bool {
     flow.session.as_ref().is_some_and(|session| session.midstream)
 }
 
-/// Returns whether more than 8 KiB have arrived in one direction. A protocol that is still unknown
-/// after these bytes stays unknown.
+/// Returns whether more than 8 KiB have arrived in one direction. An unknown protocol then stays
+/// unknown.
 fn side_is_long(flow: &Flow, direction: Direction) -> bool {
     flow.session.as_ref().is_some_and(|session| session.side(direction).data.end() > 8192)
 }

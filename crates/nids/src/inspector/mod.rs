@@ -46,7 +46,7 @@ pub enum DropReason {
 /// Result of the inspection of a frame.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct FrameResult {
-    /// Verdict for the frame. In passive mode, the verdict has no effect.
+    /// Verdict for the frame, which has no effect in passive mode.
     pub verdict: FrameVerdict,
     /// `sid` of the first alert, if there is one.
     pub alert: Option<u32>,
@@ -66,19 +66,19 @@ impl Inspector {
         Self { decoder, core: Core::new(Detector::new(engine), settings) }
     }
 
-    /// Sets the number of the next flow. Inspectors that write to the same log must use different
-    /// flow numbers.
+    /// Sets the number of the next flow. Inspectors that share a log must use different flow
+    /// numbers.
     pub fn number_flows_from(&mut self, number: u64) {
         self.core.flows.number_from(number);
     }
 
-    /// Replaces the rules. Flows, streams, thresholds and named bits are kept. The new rules
+    /// Replaces the rules, but keeps flows, streams, thresholds and named bits. The new rules
     /// inspect open transactions from their start.
     pub fn replace_rules(&mut self, engine: Arc<Engine>) {
         self.core.detector.replace(engine);
     }
 
-    /// Ends a few flows that have timed out. [`Inspector::frame`] also ends such flows.
+    /// Ends a few flows that have timed out, as [`Inspector::frame`] also does.
     pub fn expire(&mut self, now: Micros) {
         self.core.expire(now);
     }
@@ -112,8 +112,7 @@ impl Inspector {
         stats::collect(&self.core, self.decoder.fragments().counters())
     }
 
-    /// Returns the buffer of log records, with one JSON object per line. The caller clears the
-    /// buffer.
+    /// Returns the log record buffer, with one JSON object per line. The caller clears the buffer.
     pub fn records(&mut self) -> &mut Vec<u8> {
         &mut self.core.records
     }

@@ -2,8 +2,8 @@
 //!
 //! In passive mode, rules see data after the receiver has acknowledged it. They inspect new data
 //! when enough bytes have arrived, when a transaction is complete, or when the stream ends. In
-//! inline mode, rules inspect each packet together with the stream data around it. The packet is
-//! forwarded afterwards.
+//! inline mode, rules inspect each packet with the stream data around it before the packet is
+//! forwarded.
 
 use super::core::{Core, Placed};
 use crate::flow::Flow;
@@ -13,8 +13,8 @@ use crate::stream::side::Side;
 use std::ops::Range;
 
 impl Core {
-    /// Returns the stream ranges that rules inspect with this packet. Also returns the stream
-    /// offset that the inspection reaches.
+    /// Returns the stream ranges that rules inspect with this packet, and the stream offset that
+    /// the inspection reaches.
     pub(super) fn raw_view(
         &self,
         packet: &Packet<'_>,
@@ -59,8 +59,8 @@ impl Core {
     }
 }
 
-/// Returns the stream range around the packet. The range has at most `chunk` bytes. For longer
-/// packets, the limit is 4/3 of the packet length.
+/// Returns the stream range around the packet, which has at most `chunk` bytes. For longer packets,
+/// the limit is 4/3 of the packet length.
 fn inline_view(side: &Side, start: u64, length: u64, chunk: u64) -> (Vec<Range<u64>>, Option<u64>) {
     let chunk = if chunk <= length { length + length / 3 } else { chunk };
     let Some((first, bytes)) = side.data.around(start) else { return (Vec::new(), None) };

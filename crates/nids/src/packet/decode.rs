@@ -1,10 +1,10 @@
-//! Decodes the link layer of frames. Each frame yields one packet. Each tunnelled packet and each
-//! reassembled datagram yields one more packet.
+//! Decodes link-layer headers. Each frame yields one packet, and one more for each tunnelled packet
+//! and each reassembled datagram.
 
 use super::fragments::Fragments;
 use super::{Micros, Origin, Outer, Packet};
 
-/// Link-layer header type of a frame, which a capture file states.
+/// Link-layer header type of frames, which a capture file states.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum LinkType {
     /// Ethernet.
@@ -20,7 +20,7 @@ pub enum LinkType {
 }
 
 impl LinkType {
-    /// Returns the link type for a `DLT` or `LINKTYPE` number of a capture file.
+    /// Returns the link type for a capture file's `DLT` or `LINKTYPE` number.
     pub fn from_capture(number: u32) -> Option<Self> {
         Some(match number {
             1 => Self::Ethernet,
@@ -81,7 +81,7 @@ impl Decoder {
         &self.fragments
     }
 
-    /// Decodes a frame and calls `sink` for each packet. A tunnelled packet comes before its outer
+    /// Decodes a frame and calls `sink` for each packet. Tunnelled packets come before their outer
     /// packet.
     pub fn decode(
         &mut self,

@@ -1,7 +1,7 @@
 //! Reassembles fragmented IPv4 and IPv6 datagrams, within fixed bounds.
 //!
-//! A later fragment never changes bytes that an earlier fragment has set. Fragments that contradict
-//! earlier bytes are counted.
+//! Later fragments never change bytes of earlier fragments. Fragments that contradict earlier bytes
+//! are counted.
 
 use super::{Micros, Packet};
 use std::collections::{HashMap, VecDeque};
@@ -28,8 +28,7 @@ pub struct FragmentCounters {
     pub fragments: u64,
     /// Number of datagrams that were reassembled completely.
     pub completed: u64,
-    /// Number of discarded datagrams, because too many datagrams waited or their memory was used
-    /// up.
+    /// Number of datagrams discarded because too many waited or their memory was used up.
     pub evicted: u64,
     /// Number of datagrams that were discarded after the timeout.
     pub expired: u64,
@@ -53,7 +52,7 @@ struct Key {
 
 struct Datagram {
     bytes: Vec<u8>,
-    /// Byte ranges that have arrived. The ranges are sorted and disjoint.
+    /// Byte ranges that have arrived, sorted and disjoint.
     ranges: Vec<(usize, usize)>,
     end: Option<usize>,
     next: u8,
@@ -71,7 +70,7 @@ pub struct Fragments {
 }
 
 impl Fragments {
-    /// Returns an empty store with limits for the number of datagrams and their memory.
+    /// Returns an empty store with limits on the number of datagrams and their memory.
     pub fn new(datagrams_max: usize, bytes_max: usize) -> Self {
         Self {
             datagrams: HashMap::new(),
@@ -88,8 +87,8 @@ impl Fragments {
         self.counters
     }
 
-    /// Adds a fragment. If the datagram is then complete, returns its protocol and payload. Also
-    /// returns whether the fragment contradicts earlier bytes.
+    /// Adds a fragment. Returns the protocol and payload of the datagram if it is complete, and
+    /// whether the fragment contradicts earlier bytes.
     pub fn insert(&mut self, packet: &Packet<'_>, fragment: &Fragment<'_>) -> (Option<(u8, Vec<u8>)>, bool) {
         self.counters.fragments += 1;
         self.expire(packet.time);
@@ -157,8 +156,8 @@ impl Fragments {
 }
 
 impl Datagram {
-    /// Adds the bytes of a fragment that have not arrived yet. Returns whether its other bytes
-    /// differ from the stored bytes.
+    /// Adds the bytes of a fragment that are new. Returns whether its other bytes differ from the
+    /// stored bytes.
     fn add(&mut self, fragment: &Fragment<'_>) -> bool {
         let (start, end) = (fragment.offset, fragment.offset + fragment.bytes.len());
         if !fragment.more && self.end.is_none() {

@@ -22,8 +22,7 @@ use std::ops::Range;
 /// Time of a packet, in microseconds since the Unix epoch.
 pub type Micros = u64;
 
-/// Origin of a packet. A packet was received in a frame, or was created by the decoder or the
-/// stream reassembly.
+/// Origin of a packet: a received frame, the decoder, or the stream reassembly.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Origin {
     /// The packet was received from the wire.
@@ -121,7 +120,7 @@ pub struct Icmp {
 /// Header of a transport protocol.
 #[derive(Debug, Clone, Copy)]
 pub enum Transport {
-    /// The packet has no transport header, or the header is not decoded.
+    /// The transport header is missing or not decoded.
     Other,
     /// TCP.
     Tcp(Tcp),
@@ -151,7 +150,7 @@ pub struct Outer {
 pub struct Packet<'a> {
     /// Bytes from the first decoded header on.
     pub data: &'a [u8],
-    /// Frame number, counted from 1. It is 0 for packets that were not received in a frame.
+    /// Frame number, counted from 1, or 0 for packets that were not received in a frame.
     pub number: u64,
     /// Time of the frame.
     pub time: Micros,
@@ -159,7 +158,7 @@ pub struct Packet<'a> {
     pub origin: Origin,
     /// Outer packet, if this packet was tunnelled.
     pub outer: Option<Outer>,
-    /// Range of the Ethernet header in `data`. Without such a header, the range is empty.
+    /// Range of the Ethernet header in `data`, which is empty without such a header.
     pub ethernet: Range<usize>,
     /// EtherType of the payload of the link layer.
     pub ethertype: u16,
@@ -179,7 +178,7 @@ pub struct Packet<'a> {
     pub network: Range<usize>,
     /// TTL or hop limit.
     pub ttl: u8,
-    /// Whether the packet is an IP fragment. The transport header of a fragment is not decoded.
+    /// Whether the packet is an IP fragment, whose transport header is not decoded.
     pub fragment: bool,
     /// Source port.
     pub source_port: u16,
@@ -191,7 +190,7 @@ pub struct Packet<'a> {
     pub transport_at: Range<usize>,
     /// Position of the payload in `data`.
     pub payload: Range<usize>,
-    /// Whether the checksum of the transport header is correct or was not checked.
+    /// Whether the transport checksum is correct or was not checked.
     pub checksum_ok: bool,
     /// Decoder events.
     pub events: Vec<&'static str>,

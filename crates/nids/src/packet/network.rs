@@ -1,4 +1,4 @@
-//! Decodes IPv4 and IPv6 headers, and the tunnels directly above IP.
+//! Decodes IPv4 and IPv6 headers, and tunnels directly above IP.
 
 use super::decode::{Decoder, Step};
 use super::fragments::Fragment;
@@ -30,7 +30,7 @@ impl Decoder {
         if header_bytes < 20 || total < header_bytes || header.len() < header_bytes {
             return (step.sink)(&step.packet);
         }
-        // A capture file may contain only the first bytes of a packet, which are decoded as usual.
+        // Capture files may contain only the first bytes of a packet. They are decoded as usual.
         let end = start + total.min(header.len());
         let packet = &mut step.packet;
         packet.version = 4;
@@ -110,7 +110,7 @@ impl Decoder {
         self.transport(step, end);
     }
 
-    /// Stores a fragment. If the datagram is then complete, it is reported before the fragment.
+    /// Stores a fragment. If the datagram is now complete, it is reported before the fragment.
     fn fragment(&mut self, mut step: Step<'_, '_>, fragment: &Fragment<'_>) {
         step.packet.fragment = true;
         let packet = &step.packet;
@@ -193,7 +193,7 @@ impl Decoder {
     }
 }
 
-/// Returns the reassembled datagram. Its IP header contains the new length, and no fragment fields.
+/// Returns the reassembled datagram, whose IP header has the new length and no fragment fields.
 fn rebuild(packet: &Packet<'_>, next: u8, bytes: &[u8]) -> Vec<u8> {
     let header = packet.network_header();
     let mut datagram = Vec::with_capacity(header.len() + bytes.len());

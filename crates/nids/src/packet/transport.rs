@@ -1,10 +1,10 @@
-//! Decodes TCP, UDP, ICMP and SCTP headers, and the tunnels in UDP.
+//! Decodes TCP, UDP, ICMP and SCTP headers, and tunnels in UDP.
 
 use super::decode::{Decoder, Step};
 use super::{Icmp, Origin, Packet, Tcp, Transport};
 use std::net::IpAddr;
 
-/// Decodes a TCP header. With a malformed header, the packet gets no transport header.
+/// Decodes a TCP header. If it is malformed, the packet gets no transport header.
 pub(super) fn tcp(packet: &mut Packet<'_>, at: usize, end: usize) {
     let bytes = &packet.data[at..end];
     if bytes.len() < 20 {
@@ -91,7 +91,7 @@ pub(super) fn icmp(packet: &mut Packet<'_>, at: usize, end: usize) {
     packet.payload = at + header..end;
 }
 
-/// Decodes an SCTP header. The first SCTP chunk begins the payload.
+/// Decodes an SCTP header. The payload begins with the first SCTP chunk.
 pub(super) fn sctp(packet: &mut Packet<'_>, at: usize, end: usize) {
     let bytes = &packet.data[at..end];
     if bytes.len() < 12 {
@@ -104,7 +104,7 @@ pub(super) fn sctp(packet: &mut Packet<'_>, at: usize, end: usize) {
     packet.payload = at + 12..end;
 }
 
-/// Returns whether the checksum of the transport header is correct.
+/// Returns whether the transport checksum is correct.
 pub(super) fn checksum_ok(packet: &Packet<'_>, at: usize, end: usize) -> bool {
     let bytes = &packet.data[at..end];
     let pseudo = match packet.transport {

@@ -5,9 +5,10 @@
 pub struct WindowOptions {
     /// Maximum number of bytes of a body that are kept for rules.
     pub limit: u64,
-    /// Minimum number of bytes for the first inspection. A complete body needs no minimum.
+    /// Number of body bytes that must arrive before the first inspection. A shorter body is
+    /// inspected when it is complete.
     pub minimum: u64,
-    /// Number of bytes that rules inspect at once, after the first inspection.
+    /// Number of body bytes that rules inspect at once after the first inspection.
     pub window: u64,
 }
 
@@ -20,13 +21,13 @@ impl WindowOptions {
     pub const FILE: Self = Self { limit: 0, minimum: 100_000, window: 100_000 };
 }
 
-/// Bytes of a message body. Inspected bytes are removed when rules no longer need them.
+/// Bytes of a message body. Inspected bytes are removed once rules no longer need them.
 #[derive(Debug, Default)]
 pub struct Body {
     data: Vec<u8>,
     /// Offset of the first byte of `data`.
     base: u64,
-    /// Number of bytes that have arrived, up to the maximum body size.
+    /// Number of received bytes, up to the maximum body size.
     stored: u64,
     /// Number of bytes that have arrived.
     total: u64,
@@ -66,7 +67,7 @@ impl Body {
         self.inspected == self.stored
     }
 
-    /// Returns the bytes that rules inspect now. Returns `None` while too few bytes have arrived.
+    /// Returns the bytes that rules inspect now, or `None` if too few bytes have arrived.
     pub fn window(&self, options: &WindowOptions, end: bool, inline: bool) -> Option<&[u8]> {
         if self.stored == 0 {
             return None;

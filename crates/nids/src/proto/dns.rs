@@ -140,7 +140,7 @@ impl Parser for Dns {
 }
 
 impl Message {
-    /// Parses a DNS message. If the message is malformed, returns the part before the error.
+    /// Parses a DNS message. For a malformed message, returns the part before the error.
     pub(super) fn parse(bytes: &[u8]) -> Option<Self> {
         let half = |at: usize| Some(u16::from_be_bytes([*bytes.get(at)?, *bytes.get(at + 1)?]));
         let mut message = Self { id: half(0)?, flags: half(2)?, ..Self::default() };
@@ -260,7 +260,7 @@ fn record(bytes: &[u8], at: usize) -> Option<(Record, usize)> {
     Some((Record { name: name_bytes, kind, ttl, data }, at + 10 + length))
 }
 
-/// Parses a domain name. Returns the name as dotted text, and the offset after the encoded name.
+/// Parses a domain name. Returns it as dotted text, with the offset after the encoded name.
 fn name(bytes: &[u8], at: usize) -> Option<(Vec<u8>, usize)> {
     let (mut at, mut after, mut jumps) = (at, None, 0);
     let mut name = Vec::new();

@@ -34,7 +34,7 @@ pub struct File {
     reported: bool,
 }
 
-/// Description of a file whose transfer is complete or has ended early.
+/// Description of a file whose transfer has completed or ended early.
 #[derive(Debug, Clone)]
 pub struct FileRecord {
     /// Number of the transaction that contains the file.
@@ -67,7 +67,7 @@ impl File {
         self.body.add(bytes, limit);
     }
 
-    /// Adds bytes to the size and the digests of the file. The caller stores these bytes elsewhere.
+    /// Adds bytes to the size and digests of the file. The caller stores these bytes elsewhere.
     pub fn count(&mut self, bytes: &[u8]) {
         self.size += bytes.len() as u64;
         if let Some(digests) = self.digests.as_mut() {
@@ -88,7 +88,7 @@ impl File {
         self.closed
     }
 
-    /// Returns the description of the file if the file is complete or `end` is true. Each file is
+    /// Returns the file's description if the file is complete or `end` is true. Each file is
     /// described only once.
     pub fn take_record(&mut self, transaction: u64, direction: Direction, end: bool) -> Option<FileRecord> {
         if self.reported || !(self.closed || end) {

@@ -20,8 +20,8 @@ pub enum Identified {
     Unknown,
 }
 
-/// Maximum number of bytes that the identification examines. After these bytes, an unidentified
-/// protocol counts as unknown.
+/// Maximum number of bytes that the identification examines. A protocol that is not identified by
+/// then counts as unknown.
 const BYTES_MAX: usize = 64;
 
 /// Identifies the protocol of a TCP stream.

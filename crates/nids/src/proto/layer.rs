@@ -1,5 +1,5 @@
-//! State of the application protocol of a flow: the detected protocol, its parser, and the
-//! inspection progress of its transactions.
+//! Application protocol state of a flow: the detected protocol, its parser, and the inspection
+//! progress of transactions.
 
 use super::{Parser, Status};
 use crate::app::{App, Direction};
@@ -10,8 +10,7 @@ use std::collections::VecDeque;
 pub struct RuleState {
     /// Number of the rule.
     pub rule: u32,
-    /// Field tests that have matched, as a bit set. The bit number is the index of the field test
-    /// in the rule.
+    /// Field tests that have matched, as a bit set over the indices of the rule's field tests.
     pub matched: u32,
     /// Whether the rule has matched or can no longer match.
     pub done: bool,
@@ -32,7 +31,7 @@ pub struct Inspection {
 
 impl Inspection {
     /// Returns whether the prefilter has already searched for the pattern set `set`. If `mark` is
-    /// true, records this search.
+    /// true, records the search.
     pub fn searched(&mut self, set: usize, mark: bool) -> bool {
         let Some(word) = self.searched.get_mut(set / 64) else { return false };
         let known = *word >> (set % 64) & 1 == 1;
@@ -97,7 +96,7 @@ impl AppLayer {
         }
     }
 
-    /// Returns the inspection progress of a transaction in one direction.
+    /// Returns a transaction's inspection progress in one direction.
     pub fn inspection(&mut self, id: u64, direction: Direction) -> &mut Inspection {
         let index = id.saturating_sub(self.first) as usize;
         while self.inspections.len() <= index {
@@ -106,8 +105,7 @@ impl AppLayer {
         &mut self.inspections[index][direction as usize]
     }
 
-    /// Removes and returns the inspection progress of a transaction. Rules change it and put it
-    /// back.
+    /// Takes a transaction's inspection progress out, so that rules can change it and put it back.
     pub fn take_inspection(&mut self, id: u64, direction: Direction) -> Inspection {
         std::mem::take(self.inspection(id, direction))
     }
@@ -117,8 +115,8 @@ impl AppLayer {
         *self.inspection(id, direction) = inspection;
     }
 
-    /// Restarts the inspection of open transactions, because the rules have changed. Rules do not
-    /// inspect complete transactions again.
+    /// Restarts the inspection of open transactions after a rule change. Complete transactions are
+    /// not inspected again.
     pub fn restart_inspections(&mut self) {
         for inspection in self.inspections.iter_mut().flatten() {
             inspection.searched = [0; 4];
@@ -134,7 +132,7 @@ impl AppLayer {
         })
     }
 
-    /// Releases the oldest transactions that are completely inspected.
+    /// Releases the oldest transactions that have been inspected completely.
     pub fn release_done(&mut self) {
         let Some(range) = self.parser.as_ref().map(|parser| parser.transactions()) else { return };
         for id in range {

@@ -57,13 +57,13 @@ pub trait Parser: Send + std::fmt::Debug {
     /// Passes data to the parser. `end` marks the last data of this direction.
     fn data(&mut self, direction: Direction, data: &[u8], end: bool) -> Status;
 
-    /// Tells the parser that the next `bytes` bytes of this direction are missing.
+    /// Reports that the next `bytes` bytes of this direction are missing.
     fn gap(&mut self, direction: Direction, bytes: usize) -> Status {
         let _ = (direction, bytes);
         Status::Stop
     }
 
-    /// Returns the numbers of the transactions that are still stored.
+    /// Returns the numbers of the stored transactions.
     fn transactions(&self) -> Range<u64>;
 
     /// Returns the progress of a transaction in one direction.
@@ -72,8 +72,8 @@ pub trait Parser: Send + std::fmt::Debug {
     /// Returns the progress value of a complete direction.
     fn complete(&self) -> u8;
 
-    /// Returns the bytes of a field in the transaction `id`. `index` selects one occurrence of a
-    /// repeated field, counted from 0. The function may write the bytes to `scratch`.
+    /// Returns the bytes of a field in the transaction `id`. `index` counts the occurrences of a
+    /// repeated field from 0. The bytes may be written to `scratch`.
     fn field<'a>(
         &'a self,
         id: u64,
@@ -90,14 +90,14 @@ pub trait Parser: Send + std::fmt::Debug {
     }
 
     /// Returns whether the data of this direction is encrypted. Rules do not inspect encrypted
-    /// payload.
+    /// payloads.
     fn is_encrypted(&self, direction: Direction) -> bool {
         let _ = direction;
         false
     }
 
     /// Tells the parser that rules have inspected the transaction. The parser may then release body
-    /// bytes that rules no longer need.
+    /// bytes.
     fn inspected(&mut self, id: u64, direction: Direction) {
         let _ = (id, direction);
     }
@@ -105,15 +105,15 @@ pub trait Parser: Send + std::fmt::Debug {
     /// Releases a transaction that is complete and inspected.
     fn release(&mut self, id: u64);
 
-    /// Returns the files that have become complete since the last call. If `end` is true, also
-    /// returns incomplete files.
+    /// Returns the files that have completed since the last call. If `end` is true, also returns
+    /// incomplete files.
     fn take_files(&mut self, end: bool) -> Vec<file::FileRecord> {
         let _ = end;
         Vec::new()
     }
 
-    /// Returns whether rules must inspect this direction immediately, because a transaction has
-    /// become complete.
+    /// Returns whether a transaction has just completed, so that rules must inspect this direction
+    /// immediately.
     fn take_trigger(&mut self, direction: Direction) -> bool {
         let _ = direction;
         false
@@ -125,8 +125,7 @@ pub trait Parser: Send + std::fmt::Debug {
         true
     }
 
-    /// Returns the direction for the transaction's log record. The record names the sender in this
-    /// direction as the source.
+    /// Returns the direction whose sender is the source in the transaction's log record.
     fn record_direction(&self, id: u64) -> Direction {
         let _ = id;
         Direction::ToServer
@@ -147,12 +146,12 @@ pub struct ParserOptions {
     pub hash_files: bool,
 }
 
-/// Returns whether this protocol has a parser. For all other protocols, rules see only the payload.
+/// Returns whether this protocol has a parser. Without one, rules see only the payload.
 pub fn has_parser(app: App) -> bool {
     matches!(app, App::Http | App::Dns | App::Tls | App::Ssh)
 }
 
-/// Returns a new parser for `app`, or `None` if this protocol has no parser.
+/// Returns a new parser for `app`, or `None` if there is no such parser.
 pub fn new_parser(app: App, key: &Key, options: &ParserOptions) -> Option<Box<dyn Parser>> {
     match app {
         App::Http => Some(Box::new(http::Http::new(options, key.client_port, key.server_port))),

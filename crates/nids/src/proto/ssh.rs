@@ -1,5 +1,5 @@
-//! Parses the version lines and the algorithm lists of SSH (RFC 4253, sections 4.2 and 7.1).
-//! Computes the fingerprints hassh and hasshServer (Salesforce, 2018) from the algorithm lists.
+//! Parses SSH version lines and algorithm lists (RFC 4253, sections 4.2 and 7.1). Computes the
+//! fingerprints hassh and hasshServer (Salesforce, 2018) from the algorithm lists.
 
 use super::{Parser, Status, View};
 use crate::app::Direction;
@@ -27,17 +27,16 @@ struct Side {
     buffer: Vec<u8>,
     protocol: Vec<u8>,
     software: Vec<u8>,
-    /// Names of the offered algorithms, and the HASSH fingerprint of these names.
+    /// Names of the offered algorithms, and their HASSH fingerprint.
     hassh: Option<(String, String)>,
     progress: u8,
-    /// Whether encrypted data has arrived in this direction. Rules still inspect the packets before
-    /// it.
+    /// Whether encrypted data has arrived in this direction. Rules still inspect earlier packets.
     encrypted: bool,
 }
 
 impl Side {
-    /// Parses the SSH version line and ignores the lines before it. Returns false if the version
-    /// line has not arrived yet.
+    /// Parses the SSH version line and skips the lines before it. Returns false if the version line
+    /// has not arrived yet.
     fn version_line(&mut self) -> Result<bool, ()> {
         while let Some(end) = self.buffer.iter().position(|byte| *byte == b'\n') {
             let line: Vec<u8> = self.buffer.drain(..=end).collect();
@@ -81,8 +80,8 @@ impl Side {
     }
 }
 
-/// Returns the algorithm lists and the fingerprint from a key exchange message. `payload` is the
-/// body of the message `SSH_MSG_KEXINIT`.
+/// Returns the algorithm lists and the fingerprint from `payload`, the body of an `SSH_MSG_KEXINIT`
+/// message.
 fn fingerprint(payload: &[u8], direction: Direction) -> Option<(String, String)> {
     let mut lists = Vec::with_capacity(8);
     let mut rest = payload.get(16..)?;
@@ -92,8 +91,8 @@ fn fingerprint(payload: &[u8], direction: Direction) -> Option<(String, String)>
         lists.push(String::from_utf8_lossy(list).into_owned());
         rest = after;
     }
-    // The fingerprint covers the key exchange algorithms first. The ciphers, MACs and compression
-    // methods of this direction follow.
+    // The fingerprint covers the key exchange algorithms, and then the ciphers, MACs and
+    // compression methods of this direction.
     let own = direction as usize;
     let algorithms = [0, 2 + own, 4 + own, 6 + own].map(|index| lists[index].as_str()).join(";");
     let hash = digest::hex(&digest::md5(algorithms.as_bytes()));

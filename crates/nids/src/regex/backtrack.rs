@@ -7,9 +7,9 @@ use crate::rules::content::byte_of;
 use pcre2_sys as ffi;
 use std::ptr;
 
-/// Maximum number of steps per search, as in Suricata's default (`pcre.match-limit`).
+/// Maximum number of steps per search (Suricata's default for `pcre.match-limit`).
 const MATCH_LIMIT: u32 = 3500;
-/// Maximum depth per search, as in Suricata's default (`pcre.match-limit-recursion`).
+/// Maximum depth per search (Suricata's default for `pcre.match-limit-recursion`).
 const DEPTH_LIMIT: u32 = 1500;
 /// Maximum memory of one search, in KiB.
 const HEAP_LIMIT_KIB: u32 = 1024;

@@ -14,8 +14,8 @@ use std::sync::Arc;
 
 /// Maximum memory of one compiled expression, in bytes.
 const NFA_BYTES_MAX: usize = 1 << 20;
-/// Maximum memory in bytes for the fast linear-time matcher. A slower matcher searches texts that
-/// need more memory.
+/// Maximum memory in bytes for the fast linear-time matcher. Texts that need more memory use a
+/// slower matcher.
 const VISITED_BYTES: usize = 64 << 10;
 
 /// Flags of an expression that apply to both matchers.
@@ -67,7 +67,7 @@ pub struct Cache {
     short: Option<(usize, bounded::Cache)>,
     long: Option<(usize, pikevm::Cache)>,
     search: Option<backtrack::Search>,
-    /// Number of searches that exceeded a PCRE2 limit. Such a search counts as a mismatch.
+    /// Number of searches that exceeded a PCRE2 limit. They count as mismatches.
     pub limits: u64,
 }
 
@@ -134,7 +134,7 @@ impl Regex {
     }
 
     /// Returns whether the expression matches `text`. On a match, writes the start and end of each
-    /// capture group to `slots`. Groups beyond the end of `slots` are left out.
+    /// capture group to `slots`, as far as they fit.
     pub fn find(&self, text: &[u8], cache: &mut Cache, slots: &mut [Option<usize>]) -> bool {
         match &self.inner.matcher {
             Matcher::Linear(linear) => linear.find(text, self.inner.flags.anchored, cache, slots),
@@ -153,7 +153,7 @@ impl Regex {
 }
 
 enum LinearError {
-    /// The expression contains look-around, back-references, or syntax that only PCRE2 accepts.
+    /// The expression has look-around, back-references, or syntax that only PCRE2 accepts.
     NotRegular,
     TooLarge,
 }

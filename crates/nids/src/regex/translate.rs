@@ -158,8 +158,8 @@ impl Translator<'_> {
         self.output.push_str(text);
     }
 
-    /// Translates a backslash and the digits after it. Two or three octal digits are one byte. Any
-    /// other number is a back-reference, which cannot be translated.
+    /// Translates a backslash with digits. Two or three octal digits form a byte. Other numbers are
+    /// back-references, which cannot be translated.
     fn numbered(&mut self) -> Result<(), Unsuitable> {
         let digits: Vec<u8> =
             self.input[self.at + 1..].iter().copied().take(3).take_while(|d| (b'0'..=b'7').contains(d)).collect();
@@ -333,8 +333,8 @@ impl Translator<'_> {
         Ok(())
     }
 
-    /// Consumes and returns a quantifier such as `{2,5}`. Returns `None` if the brace does not
-    /// begin a quantifier.
+    /// Consumes and returns a quantifier such as `{2,5}`, or returns `None` if the brace does not
+    /// begin one.
     fn counted(&mut self) -> Option<String> {
         let rest = &self.input[self.at..];
         let end = rest.iter().position(|byte| *byte == b'}')?;

@@ -1,4 +1,4 @@
-//! Parses the addresses in rule headers: lists with negation, CIDR prefixes, ranges and variables.
+//! Parses addresses in rule headers: lists with negation, CIDR prefixes, ranges and variables.
 
 use super::variables::{List, Variables, split_list};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
@@ -58,8 +58,8 @@ impl AddressSet {
     }
 }
 
-/// Calls `add` for each address in a list, including nested lists. The second argument of `add`
-/// states whether the address is negated.
+/// Calls `add` for each address in a list and its nested lists. The second argument of `add` is
+/// true for a negated address.
 fn collect(
     text: &str,
     negated: bool,
@@ -88,8 +88,8 @@ fn collect(
     add(text, negated)
 }
 
-/// Negates an address, a list or a variable. The function first computes the addresses of a list,
-/// because the list may contain negated items.
+/// Negates an address, a list or a variable. A list is evaluated first, because it may contain
+/// negated items.
 fn collect_negated(
     text: &str,
     negated: bool,

@@ -1,4 +1,4 @@
-//! Builds a [`Rule`] from its text. Parses all options, and then checks the whole rule.
+//! Builds a [`Rule`] from its text. All options are parsed before the rule is checked as a whole.
 
 use super::address::AddressSet;
 use super::bytes::{self, Names};
@@ -131,7 +131,7 @@ pub(super) fn build(text: &RuleText<'_>, place: Place, context: &mut Context<'_>
     })
 }
 
-/// Checks that all fields of the rule belong to one application protocol, which must have a parser.
+/// Checks that all fields of the rule belong to one application protocol with a parser.
 fn check_apps(chains: &[Chain], protocol: &super::rule::Protocol) -> Result<(), Problem> {
     let mut apps = protocol.apps;
     for chain in chains.iter().filter(|chain| chain.field.is_transaction()) {
@@ -265,7 +265,7 @@ impl Builder {
 }
 
 /// Checks the rule option `requires`, which lists features, keywords and a Suricata version.
-/// Returns an error if this implementation does not meet the requirements.
+/// Returns an error if a requirement is not met.
 fn requires(value: &str) -> Result<(), &'static str> {
     for word in value.split(',').map(str::trim) {
         let known = match word.split_whitespace().collect::<Vec<_>>()[..] {

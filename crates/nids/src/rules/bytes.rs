@@ -26,9 +26,9 @@ pub enum Encoding {
     Big,
     /// Binary number, least significant byte first.
     Little,
-    /// Binary number in the byte order that the DCE/RPC header gives.
+    /// Binary number in the byte order of the DCE/RPC header.
     Dce,
-    /// Number as text with base 10, 16 or 8. With base 0, the prefix `0x` or `0` decides the base.
+    /// Number as text in base 10, 16 or 8. With base 0, the prefix `0x` or `0` selects the base.
     Text(u8),
 }
 
@@ -64,8 +64,7 @@ pub struct ByteTest {
     pub value: Value,
 }
 
-/// Reads a number from the field, and moves the position of the next test by this number (option
-/// `byte_jump`).
+/// Reads a number from the field, and moves the next test's position by it (option `byte_jump`).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ByteJump {
     /// Number in the field.
@@ -137,12 +136,12 @@ pub struct IsDataAt {
     pub negated: bool,
 }
 
-/// Names of the variables that a rule defines, in the order of their definition.
+/// Names of a rule's variables, in the order of their definition.
 #[derive(Debug, Default)]
 pub struct Names(Vec<String>);
 
 impl Names {
-    /// Returns the index of the variable `name`. Defines the variable if it does not exist.
+    /// Returns the index of the variable `name`, which is defined if necessary.
     fn define(&mut self, name: &str) -> Result<u8, &'static str> {
         const BAD: &str = "the name of a variable is not valid";
         let valid = name.starts_with(|c: char| c.is_ascii_alphabetic() || c == '_')
@@ -200,8 +199,7 @@ impl Flags {
         Self { relative: false, little: false, dce: false, string: false, base: None, bitmask: None }
     }
 
-    /// Parses a modifier that several options for numbers accept. Returns false if `word` is not
-    /// such a modifier.
+    /// Parses a modifier that several number options accept. Returns false for any other word.
     fn take(&mut self, word: &str) -> Result<bool, &'static str> {
         match word {
             "relative" => self.relative = true,

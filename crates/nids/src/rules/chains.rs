@@ -19,7 +19,7 @@ pub(super) struct Chains {
     last: Option<(usize, usize)>,
     /// Group of the last test.
     last_chain: Option<usize>,
-    /// Whether new tests inspect the bytes that the last `base64_decode` option decodes.
+    /// Whether new tests inspect the output of the last `base64_decode` option.
     in_base64: bool,
     /// Whether field names precede their `content` options, as in Snort 3.
     snort3: bool,
@@ -177,8 +177,7 @@ impl Chains {
         let repeated = matches!(field.info().kind, Kind::Repeated);
         let current = self.current;
         self.current = Some(if repeated { self.new_chain(field) } else { self.chain_of(field) });
-        // If the same field is selected twice without a test in between, the second selection has
-        // no effect.
+        // A second selection of the same field has no effect without a test in between.
         if let (true, Some(at)) = (repeated, current)
             && self.chains[at].field == field
             && self.chains[at].tests.is_empty()
@@ -281,8 +280,7 @@ impl Chains {
         self.chains.len() - 1
     }
 
-    /// Returns the finished tests, grouped by field. If a test is invalid, returns its keyword and
-    /// the reason.
+    /// Returns the tests grouped by field. For an invalid test, returns its keyword and the reason.
     pub(super) fn finish(mut self) -> Result<Vec<Chain>, (String, &'static str)> {
         for chain in &mut self.chains {
             if chain.tests.is_empty() && chain.field != Field::Payload {

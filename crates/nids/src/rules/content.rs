@@ -1,7 +1,7 @@
-//! Parses the rule option `content`, which searches for a byte string. Also parses the modifiers
-//! that restrict the search.
+//! Parses the rule option `content`, which searches for a byte string, and the modifiers that
+//! restrict the search.
 
-/// Value in a rule option. It is a constant, or a variable from `byte_extract` or `byte_math`.
+/// Value in a rule option: a constant, or a variable from `byte_extract` or `byte_math`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Value {
     /// Constant number in the rule.
@@ -103,8 +103,8 @@ pub fn decode(spelling: &str) -> Result<Vec<u8>, &'static str> {
     if hex { Err("a bar is not closed") } else { Ok(bytes) }
 }
 
-/// Returns the byte of a character in a rule file. Rule files are read as Latin-1, in which every
-/// byte is one character.
+/// Returns the byte of a rule file character. Rule files are read as Latin-1, in which every byte
+/// is one character.
 pub fn byte_of(c: char) -> u8 {
     u8::try_from(u32::from(c)).unwrap_or(b'?')
 }

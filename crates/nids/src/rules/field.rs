@@ -7,8 +7,7 @@ use crate::app::{App, AppSet, Direction};
 pub enum Ready {
     /// The field does not exist in this direction.
     Never,
-    /// The field becomes available at this parser progress, and may grow until the next progress
-    /// value.
+    /// The field becomes available at this parser progress, and may grow until the next one.
     At(u8),
 }
 
@@ -19,8 +18,8 @@ pub enum Kind {
     Packet,
     /// Part of a transaction.
     Transaction,
-    /// Part of a transaction that can occur several times, such as a header line. All tests of a
-    /// rule must match the same occurrence.
+    /// Part of a transaction that can repeat, such as a header line. All tests of a rule must match
+    /// the same occurrence.
     Repeated,
     /// Number in a transaction, stored as 8 bytes in big-endian order.
     Number,
@@ -37,7 +36,7 @@ pub struct FieldInfo {
     pub aliases: &'static [&'static str],
     /// Keyword that moves the `content` before it to this field.
     pub modifier: Option<&'static str>,
-    /// Application protocols that have the field. Packet fields have an empty list.
+    /// Application protocols that have the field. The list is empty for packet fields.
     pub apps: &'static [App],
     /// Kind of the field.
     pub kind: Kind,
@@ -69,8 +68,8 @@ macro_rules! fields {
     };
 }
 
-// The numbers are values of the parser progress. For HTTP, 1 is the start line, 2 the headers, 3
-// the body, 4 the trailer, and 5 the end.
+// Numbers are parser progress values. For HTTP, 1 is the start line, 2 the headers, 3 the body, 4
+// the trailer, and 5 the end.
 fields! {
     Payload "pkt_data" [] {} Packet NO, NO;
     Ipv4Header "ipv4.hdr" [] {} Packet NO, NO;
@@ -216,14 +215,13 @@ impl Field {
         FIELDS.get(index).map(|entry| entry.0)
     }
 
-    /// Returns the field that a keyword selects for the next options. Returns `None` for other
-    /// keywords.
+    /// Returns the field that a keyword selects for the next options, or `None` for other keywords.
     pub fn sticky(keyword: &str) -> Option<Self> {
         FIELDS.iter().find(|(_, info)| info.name == keyword || info.aliases.contains(&keyword)).map(|(field, _)| *field)
     }
 
-    /// Returns the field to which a modifier moves the previous `content` option. Returns `None`
-    /// for other keywords.
+    /// Returns the field to which a modifier moves the previous `content` option, or `None` for
+    /// other keywords.
     pub fn modifier(keyword: &str) -> Option<Self> {
         FIELDS.iter().find(|(_, info)| info.modifier == Some(keyword)).map(|(field, _)| *field)
     }
@@ -233,7 +231,7 @@ impl Field {
         self.info().apps.iter().copied().collect()
     }
 
-    /// Returns whether the field belongs to transactions of an application protocol.
+    /// Returns whether the field belongs to application protocol transactions.
     pub fn is_transaction(self) -> bool {
         self.info().kind != Kind::Packet
     }

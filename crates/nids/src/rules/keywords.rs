@@ -1,5 +1,5 @@
-//! Parses keywords that test a field directly, such as file names, protocol numbers and events.
-//! They need no `content` option.
+//! Parses keywords that test a field without a `content` option, such as file names, protocol
+//! numbers and events.
 
 use super::chains::Chains;
 use super::content::Content;
@@ -10,7 +10,7 @@ use super::text::unquote;
 
 const BAD: &str = "the value is not valid";
 
-/// Adds the test for a keyword of this module. Returns false for any other keyword.
+/// Adds the test for a keyword of this module. Returns false for other keywords.
 pub(super) fn option(chains: &mut Chains, name: &str, value: Option<&str>) -> Result<bool, &'static str> {
     let Some(value) = value else { return Ok(false) };
     match name {
@@ -48,7 +48,7 @@ pub(super) fn option(chains: &mut Chains, name: &str, value: Option<&str>) -> Re
 /// Conversion of an operand to a number.
 type ParseNumber = fn(&str) -> Option<u64>;
 
-/// Returns the field that a keyword tests as a number, and the function that parses its operands.
+/// Returns the field that a keyword tests as a number, and the parser for its operands.
 fn number_field(name: &str) -> Option<(Field, ParseNumber)> {
     let field = Field::sticky(name)?;
     let number: fn(&str) -> Option<u64> = match field {
@@ -62,8 +62,8 @@ fn number_field(name: &str) -> Option<(Field, ParseNumber)> {
     Some((field, number))
 }
 
-/// Adds a test that compares a field with `value` and ignores case. If `exact` is true, both must
-/// be equal. Otherwise the field must contain the value.
+/// Adds a case-insensitive comparison of a field with `value`. If `exact` is true, both must be
+/// equal. Otherwise, the field must contain the value.
 fn whole(chains: &mut Chains, field: Field, value: &str, exact: bool) -> Result<(), &'static str> {
     let (negated, text) = unquote(value);
     let mut content = Content::parse(text, negated)?;

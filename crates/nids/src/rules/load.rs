@@ -1,4 +1,4 @@
-//! Loads rule files. An unsupported rule does not prevent other rules from loading.
+//! Loads rule files. Unsupported rules do not prevent other rules from loading.
 
 use super::build::{Context, build};
 use super::meta::Classes;
@@ -16,8 +16,7 @@ pub struct Unsupported {
     pub place: Place,
     /// Rule number, if the text has one.
     pub sid: Option<u32>,
-    /// Keyword that caused the problem. It is `header` or `syntax` if the problem concerns the
-    /// whole rule.
+    /// Keyword that caused the problem, or `header` or `syntax` for a problem with the whole rule.
     pub option: String,
     /// Description for the user.
     pub reason: &'static str,
@@ -41,8 +40,8 @@ pub struct RuleSet {
 }
 
 impl RuleSet {
-    /// Loads the rules in `files`. If `with_commented` is true, also loads rules that are commented
-    /// out with `#`.
+    /// Loads the rules in `files`. If `with_commented` is true, rules commented out with `#` are
+    /// included.
     pub fn load(files: &[impl AsRef<Path>], variables: &Variables, with_commented: bool) -> Result<Self, Error> {
         let mut set = Self::default();
         for path in files {
@@ -55,8 +54,8 @@ impl RuleSet {
 
     /// Adds the rules of one file. Each rule records the file name `name`.
     pub fn add(&mut self, name: &str, bytes: &[u8], variables: &Variables, with_commented: bool) {
-        // The file is read as Latin-1, in which every byte is one character. Byte strings therefore
-        // keep all bytes.
+        // Read the file as Latin-1, in which every byte is one character, so that byte strings keep
+        // all bytes.
         let text: String = bytes.iter().map(|byte| char::from(*byte)).collect();
         let file: Arc<str> = name.into();
         let classes = self.classes.clone();

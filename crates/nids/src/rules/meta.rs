@@ -4,7 +4,7 @@ use super::build::text_value;
 use super::rule::Meta;
 use std::collections::HashMap;
 
-/// Rule classes, as in the file `classification.config`. A class has a short name, a description
+/// Rule classes, as in the file `classification.config`. Each class has a short name, a description
 /// and a priority.
 #[derive(Debug, Clone)]
 pub struct Classes(HashMap<String, (String, u8)>);

@@ -1,4 +1,4 @@
-//! Parses numeric comparisons in rules. Examples are `5`, `!5`, `<5`, `>=5`, `1-9` and `1<>9`.
+//! Parses numeric comparisons in rules, such as `5`, `!5`, `<5`, `>=5`, `1-9` and `1<>9`.
 
 /// Comparison of an unsigned number.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -82,7 +82,7 @@ impl NumberTest {
         Some(Self::Equal(number(text)?))
     }
 
-    /// Parses a numeric comparison. The numbers are decimal or begin with `0x`. Decimal numbers may
+    /// Parses a numeric comparison. Numbers are decimal or begin with `0x`. Decimal numbers may
     /// have the suffix kb, mb or gb.
     pub fn parse(text: &str) -> Option<Self> {
         Self::parse_with(text, parse_number)

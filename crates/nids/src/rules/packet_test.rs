@@ -17,10 +17,10 @@ pub enum PacketTest {
     IpProtocol(NumberTest),
     /// Source and destination address are equal.
     SameAddress,
-    /// The packet has an IPv4 option of this kind. `None` matches any option.
+    /// The packet has an IPv4 option of this kind, or any option for `None`.
     IpOption(Option<u8>),
-    /// Fragment bits of the IPv4 header. The bits are 4 for reserved, 2 for don't fragment, and 1
-    /// for more fragments.
+    /// Fragment bits of the IPv4 header: 4 for reserved, 2 for don't fragment, and 1 for more
+    /// fragments.
     FragmentBits(Bits),
     /// IPv4 fragment offset, in units of eight bytes.
     FragmentOffset(NumberTest),
@@ -230,8 +230,7 @@ fn ip_option(text: &str) -> Option<PacketTest> {
     Some(PacketTest::IpOption(kind))
 }
 
-/// Parses flags that are written as letters. A `+`, `*` or `!` next to the letters selects the
-/// comparison.
+/// Parses flags written as letters. A `+`, `*` or `!` next to the letters selects the comparison.
 fn letters(text: &str, bit: impl Fn(char) -> Option<u8>) -> Option<(u8, BitsHow)> {
     let (mut bits, mut how) = (0, BitsHow::Exact);
     for letter in text.trim().chars() {

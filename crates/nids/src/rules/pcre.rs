@@ -1,12 +1,12 @@
-//! Parses the rule option `pcre`, which contains a delimited regular expression and flags. One flag
-//! can select the field.
+//! Parses the rule option `pcre`, a delimited regular expression with flags. A flag can select the
+//! field.
 
 use super::field::Field;
 use super::rule::{Capture, Pcre};
 use crate::regex::{Flags, Regex, RegexError};
 
-/// Parses the value of a rule's `pcre` option. Returns the test with the regular expression, and
-/// the inspected field if a flag selects one.
+/// Parses the value of a `pcre` option. Returns the regular expression test, and the field if a
+/// flag selects one.
 pub(super) fn parse(value: &str) -> Result<(Pcre, Option<Field>), &'static str> {
     let (negated, text) = super::text::unquote(value);
     let text = text.trim();
@@ -85,9 +85,8 @@ pub(super) fn parse(value: &str) -> Result<(Pcre, Option<Field>), &'static str> 
     Ok((Pcre { regex, negated, relative, captures }, field))
 }
 
-/// Returns the variables that store the capture groups of a regular expression. The variables in
-/// `names` belong to the groups in order. A group whose own name begins with `flow_` or `pkt_` is
-/// also stored.
+/// Returns the variables that store the capture groups of a regular expression. `names` lists
+/// variables in group order. Groups whose own names begin with `flow_` or `pkt_` are also stored.
 fn captures(regex: &Regex, names: &str) -> Result<Vec<(u8, Capture)>, &'static str> {
     let mut captures = Vec::new();
     for (group, name) in regex.names().iter().enumerate().skip(1).take(14) {

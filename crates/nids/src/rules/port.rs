@@ -1,4 +1,4 @@
-//! Parses the ports in rule headers: lists with negation, ranges and variables.
+//! Parses ports in rule headers: lists with negation, ranges and variables.
 
 use super::address::{normalise, subtract};
 use super::variables::{Variables, split_list};

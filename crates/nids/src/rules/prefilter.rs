@@ -41,8 +41,8 @@ fn is_searched(chain: &Chain) -> bool {
         Kind::Transaction | Kind::Repeated => true,
         Kind::Number | Kind::Numbers => false,
     };
-    // With the option `absent`, a rule can match a missing field. The prefilter must not exclude
-    // such a rule.
+    // A rule with the option `absent` can match a missing field, so the prefilter must not exclude
+    // it.
     searched && !chain.tests.iter().any(|test| matches!(test, Test::Absent { .. }))
 }
 

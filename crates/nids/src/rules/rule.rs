@@ -48,7 +48,7 @@ pub struct Protocol {
     pub packets_only: bool,
     /// Whether the rule inspects only reassembled data (`tcp-stream`).
     pub stream_only: bool,
-    /// Kind of frames without IP that the rule inspects: ARP frames, or all Ethernet frames.
+    /// Kind of non-IP frames that the rule inspects: ARP frames, or all Ethernet frames.
     pub link: Option<Link>,
 }
 
@@ -86,7 +86,7 @@ pub struct Endpoint {
 pub struct Chain {
     /// Field that the tests inspect.
     pub field: Field,
-    /// Transformations of the field, in the order of their application.
+    /// Transformations of the field, in the order in which they are applied.
     pub transforms: Vec<Transform>,
     /// Tests.
     pub tests: Vec<Test>,
@@ -101,7 +101,7 @@ pub enum Test {
     Pcre(Pcre),
     /// Compares a number in the field.
     ByteTest(ByteTest),
-    /// Reads a number from the field, and moves the position of the next test by this number.
+    /// Reads a number from the field, and moves the next test's position by it.
     ByteJump(ByteJump),
     /// Stores a number from the field in a variable.
     ByteExtract(ByteExtract),
@@ -191,8 +191,7 @@ pub struct Rule {
     pub ints: Vec<FlowInt>,
     /// Limit for alerts.
     pub threshold: Option<Threshold>,
-    /// Test with the prefilter's byte string. If it is `None`, the prefilter never excludes the
-    /// rule.
+    /// Test with the prefilter's byte string. Without one, the prefilter never excludes the rule.
     pub prefilter: Option<Prefilter>,
     /// Whether matches of the rule report no alert (option `noalert`).
     pub noalert: bool,
@@ -200,8 +199,8 @@ pub struct Rule {
     pub alert: bool,
     /// Whether a match ends the inspection of the flow.
     pub bypass: bool,
-    /// Whether the rule stores files (option `filestore`). It then matches only transactions that
-    /// contain a file.
+    /// Whether the rule stores files (option `filestore`). It then matches only transactions with a
+    /// file.
     pub filestore: bool,
 }
 

@@ -9,11 +9,11 @@ use crate::app::Direction;
 pub struct FlowTest {
     /// Direction of the packet.
     pub direction: Option<Direction>,
-    /// Whether the flow must be established. False means that it must not be.
+    /// Whether the flow must be established (true) or must not be (false).
     pub established: Option<bool>,
-    /// Whether the rule inspects only reassembled TCP data. False means only single packets.
+    /// Whether the rule inspects only reassembled TCP data (true) or only single packets (false).
     pub stream: Option<bool>,
-    /// Whether the rule inspects only reassembled datagrams. False means only other packets.
+    /// Whether the rule inspects only reassembled datagrams (true) or only other packets (false).
     pub fragments: Option<bool>,
 }
 
@@ -115,7 +115,7 @@ pub fn flowbits(value: &str) -> Result<Option<Bit>, &'static str> {
     Ok(Some(Bit { scope: Scope::Flow, action, names, expire_seconds: None }))
 }
 
-/// Parses the options `xbits` and `hostbits`, such as `xbits:action,name,track owner[,expire
+/// Parses the options `xbits` and `hostbits`, in the form `xbits:action,name,track owner[,expire
 /// seconds]`.
 pub fn xbits(value: &str) -> Result<Bit, &'static str> {
     let mut words = value.split(',').map(str::trim);
@@ -164,7 +164,7 @@ pub enum IntAction {
     Set(Operand),
     /// Adds the operand to the variable.
     Add(Operand),
-    /// Subtracts the operand from the variable. The result is at least zero.
+    /// Subtracts the operand from the variable, which does not fall below zero.
     Subtract(Operand),
     /// Compares the variable with a constant.
     Compare(NumberTest),
@@ -235,7 +235,7 @@ pub struct Threshold {
     pub count: u32,
     /// Interval in seconds. The value is 0 for `backoff`.
     pub seconds: u32,
-    /// Growth factor for the number of matches before the next alert (option `backoff`).
+    /// Factor by which the number of matches grows before the next alert (option `backoff`).
     pub multiplier: u32,
 }
 
@@ -244,13 +244,13 @@ pub struct Threshold {
 pub enum ThresholdKind {
     /// At most `count` alerts are reported in each interval.
     Limit,
-    /// Each group of `count` matches in an interval gives one alert.
+    /// Each group of `count` matches in an interval causes one alert.
     Threshold,
     /// One alert in each interval, after `count` matches.
     Both,
-    /// Every match after the first `count` matches gives an alert (option `detection_filter`).
+    /// Every match after the first `count` matches causes an alert (option `detection_filter`).
     Filter,
-    /// The matches with the numbers `count`, `count * multiplier`, and so on give alerts.
+    /// Matches number `count`, `count * multiplier`, and so on cause alerts.
     Backoff,
 }
 

@@ -1,5 +1,5 @@
-//! Splits rule files into logical lines. Splits each rule into seven header words and the options
-//! in parentheses.
+//! Splits rule files into logical lines, and each rule into seven header words and the options in
+//! parentheses.
 
 use std::borrow::Cow;
 
@@ -32,8 +32,8 @@ pub struct SyntaxError {
     pub message: &'static str,
 }
 
-/// Iterator over the logical lines of a rule file. A backslash at the end of a line joins it with
-/// the next line. Comments and empty lines are skipped.
+/// Iterator over the logical lines of a rule file. A backslash joins a line with the next one.
+/// Comments and empty lines are skipped.
 pub struct Lines<'a> {
     rest: &'a str,
     line: u32,
@@ -41,8 +41,8 @@ pub struct Lines<'a> {
 }
 
 impl<'a> Lines<'a> {
-    /// Returns the logical lines of `text`. If `with_commented` is true, rules that are commented
-    /// out with `#` are included.
+    /// Returns the logical lines of `text`. If `with_commented` is true, rules commented out with
+    /// `#` are included.
     pub fn new(text: &'a str, with_commented: bool) -> Self {
         Self { rest: text, line: 0, with_commented }
     }
@@ -181,7 +181,7 @@ fn push_option<'a>(text: &'a str, options: &mut Vec<OptionText<'a>>) -> Result<(
     Ok(())
 }
 
-/// Removes the quotes around a value. Also returns whether `!` precedes the value.
+/// Removes the quotes around a value, and returns whether `!` precedes it.
 pub fn unquote(value: &str) -> (bool, &str) {
     let value = value.trim();
     let (negated, value) = match value.strip_prefix('!') {

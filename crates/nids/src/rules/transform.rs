@@ -1,4 +1,4 @@
-//! Transformations that are applied to a field before it is tested.
+//! Transformations of a field before it is tested.
 
 use crate::regex::Regex;
 
@@ -17,7 +17,7 @@ pub enum Transform {
     ToSha1,
     /// Replaces the bytes by their SHA-256 digest.
     ToSha256,
-    /// Keeps only the bytes in the first capture group of a regular expression.
+    /// Keeps only the first capture group of a regular expression.
     Pcre(Regex),
     /// Decodes `%xx` and `+`.
     UrlDecode,

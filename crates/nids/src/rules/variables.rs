@@ -1,5 +1,5 @@
 //! Variables in rule headers, such as `$HOME_NET`. Names and default values come from Suricata's
-//! file `suricata.yaml`.
+//! `suricata.yaml`.
 
 use std::collections::BTreeMap;
 

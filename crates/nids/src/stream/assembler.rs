@@ -13,7 +13,7 @@
 use super::policy::OverlapPolicy;
 use std::collections::VecDeque;
 
-/// Memory that an empty buffer keeps for later segments, in bytes.
+/// Memory in bytes that an empty buffer keeps for later segments.
 const RESERVE_BYTES: usize = 1 << 14;
 
 /// Boundaries of one segment.
@@ -38,7 +38,7 @@ pub struct Assembler {
     base: u64,
     data: Vec<u8>,
     segments: VecDeque<Segment>,
-    /// Byte ranges that have arrived. The ranges are sorted and disjoint.
+    /// Byte ranges that have arrived, sorted and disjoint.
     ranges: Vec<(u64, u64)>,
 }
 
@@ -53,7 +53,7 @@ impl Assembler {
         self.ranges.last().map_or(self.base, |range| range.1)
     }
 
-    /// Returns the memory use of the stored bytes and segments, in bytes.
+    /// Returns the memory use of stored bytes and segments, in bytes.
     pub fn memory_bytes(&self) -> usize {
         self.data.capacity() + self.segments.capacity() * size_of::<Segment>()
     }
@@ -71,18 +71,18 @@ impl Assembler {
         }
     }
 
-    /// Returns the contiguous bytes around `offset`, and the offset of the first of these bytes.
+    /// Returns the contiguous bytes around `offset`, and the offset of the first byte.
     pub fn around(&self, offset: u64) -> Option<(u64, &[u8])> {
         let range = self.ranges.iter().find(|range| range.0 <= offset && offset < range.1)?;
         Some((range.0, self.slice(range.0, range.1)))
     }
 
-    /// Returns the first offset from `offset` on at which a byte is stored.
+    /// Returns the first offset at or after `offset` at which a byte is stored.
     pub fn next_after(&self, offset: u64) -> Option<u64> {
         self.ranges.iter().find(|range| range.1 > offset).map(|range| range.0.max(offset))
     }
 
-    /// Returns at most `limit` stream bytes. A short text marks each gap.
+    /// Returns at most `limit` stream bytes, with a short text in place of each gap.
     pub fn with_gaps(&self, limit: usize) -> Vec<u8> {
         let mut bytes = Vec::new();
         let mut at = self.base;
@@ -156,7 +156,7 @@ impl Assembler {
         }
     }
 
-    /// Copies those bytes of a segment that have not arrived before.
+    /// Copies the bytes of a segment that have not arrived before.
     fn fill_gaps(&mut self, start: u64, end: u64, bytes: &[u8], inserted: &mut Inserted) {
         let mut at = start;
         for &(from, to) in self.ranges.iter().chain([&(end, end)]) {
@@ -189,8 +189,7 @@ impl Assembler {
         self.ranges = merged;
     }
 
-    /// Removes the bytes before `offset`. The function waits until this removes at least half of
-    /// the buffer.
+    /// Removes the bytes before `offset`, once they are at least half of the buffer.
     pub fn discard(&mut self, offset: u64) {
         let offset = offset.min(self.end().max(offset));
         if offset <= self.base {
@@ -241,7 +240,7 @@ mod tests {
         assert_eq!(stream.from(5), b"fg");
     }
 
-    /// Simple reference model for the assembler. It applies the overlap policy to each byte.
+    /// Simple reference model of the assembler, which applies the overlap policy to each byte.
     fn model(segments: &[(u64, Vec<u8>)], policy: OverlapPolicy) -> Vec<Option<u8>> {
         let length = segments.iter().map(|(start, bytes)| *start as usize + bytes.len()).max().unwrap_or(0);
         let mut bytes: Vec<Option<u8>> = vec![None; length];
@@ -268,8 +267,8 @@ mod tests {
             policy in 0usize..6,
         ) {
             // All bytes of a test segment are equal. The assembler compares an overlap as a whole,
-            // and the model compares each byte. With different bytes in a segment, the results
-            // could differ.
+            // but the model compares single bytes. Different bytes in a segment could give
+            // different results.
             let policy = OverlapPolicy::ALL[policy];
             let segments: Vec<(u64, Vec<u8>)> =
                 segments.iter().enumerate().map(|(i, (at, bytes))| (*at, vec![b'a' + i as u8; bytes.len()])).collect();

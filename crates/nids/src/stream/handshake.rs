@@ -60,8 +60,8 @@ impl Session {
             client.next_win = client.last_ack.wrapping_add(server.window);
             self.timestamps = header.timestamp.is_some();
             if swap {
-                // The session already assigns client and server correctly. The caller must exchange
-                // client and server in the flow.
+                // The session assigns client and server correctly. The caller must exchange them in
+                // the flow.
                 return Handled { valid: true, swap, ..Handled::default() };
             }
             return Handled { valid: true, ..Handled::default() };
@@ -82,7 +82,7 @@ impl Session {
         self.midstream = true;
         let (sender, receiver) = self.pair(direction);
         sender.start(header.seq.wrapping_sub(1));
-        // The window scale is unknown, so the code assumes the largest value.
+        // Assume the largest window scale, because the real one is unknown.
         sender.scale = 14;
         sender.window = u32::from(header.window) << 14;
         sender.timestamp = header.timestamp.map(|(value, _)| (value, now));
@@ -266,7 +266,7 @@ impl Session {
             return self.open(direction, header, payload, now, options);
         }
         // The server sends data before the client's ACK arrives. The ACK may be lost, or only this
-        // direction may be visible.
+        // direction is visible.
         if options.async_oneside || options.midstream || options.inline || !payload.is_empty() {
             let server = &self.sides[1];
             if header.seq == server.next_seq || before(server.isn, header.seq) {
@@ -278,7 +278,7 @@ impl Session {
         Handled::default()
     }
 
-    /// Returns whether the reply to a SYN echoes the timestamp of the SYN (RFC 7323, section 3.2).
+    /// Returns whether the reply to a SYN echoes its timestamp (RFC 7323, section 3.2).
     fn echo_ok(&self, header: &Tcp) -> bool {
         match (header.timestamp, self.sides[0].timestamp) {
             (Some((_, echo)), Some((sent, _))) => echo == sent,

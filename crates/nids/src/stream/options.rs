@@ -5,8 +5,8 @@ use super::policy::OverlapPolicy;
 /// Options that apply to all TCP connections.
 #[derive(Debug, Clone)]
 pub struct Options {
-    /// Whether packets wait for their verdict (inline mode). In this mode, data is processed before
-    /// the receiver acknowledges it.
+    /// Whether packets wait for their verdict (inline mode). Data is then processed before the
+    /// receiver acknowledges it.
     pub inline: bool,
     /// Whether connections without a handshake are accepted.
     pub midstream: bool,
@@ -14,13 +14,13 @@ pub struct Options {
     pub async_oneside: bool,
     /// Policy for overlapping segments. Inline mode always keeps the bytes that arrive first.
     pub policy: OverlapPolicy,
-    /// Maximum number of bytes that are stored per direction, or 0 for no limit.
+    /// Maximum number of bytes stored per direction, or 0 for no limit.
     pub depth: u64,
     /// Treatment of urgent bytes.
     pub urgent: Urgent,
-    /// Maximum number of out-of-order bytes that are stored per direction.
+    /// Maximum number of out-of-order bytes stored per direction.
     pub window_max: u64,
-    /// Whether the memory for streams is used up. No more bytes are then stored.
+    /// Whether stream memory is used up. No more bytes are then stored.
     pub full: bool,
 }
 

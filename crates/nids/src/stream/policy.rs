@@ -4,25 +4,25 @@
 //! follow Novak and Sturges, Target-Based TCP Stream Reassembly (2007), and Suricata's
 //! `host-os-policy`.
 
-/// Policy for two overlapping segments. It decides which segment provides the common bytes.
+/// Policy that decides which of two overlapping segments provides the common bytes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum OverlapPolicy {
-    /// The bytes of the first segment are kept. Inline mode uses this policy, and makes sure that
-    /// the receiver sees the same bytes.
+    /// Keeps the bytes of the first segment. Inline mode uses this policy, and makes sure that the
+    /// receiver sees the same bytes.
     First,
-    /// The bytes of the last segment are kept.
+    /// Keeps the bytes of the last segment.
     Last,
-    /// The bytes of the first segment are kept, unless the later segment begins earlier in the
-    /// stream. This policy is the default, and also applies to `windows`.
+    /// Keeps the bytes of the first segment, unless the later segment begins earlier in the stream.
+    /// This is the default, and also applies to `windows`.
     #[default]
     Bsd,
-    /// The BSD policy applies, with one addition. If both segments have the same start and the
-    /// later segment is longer, its bytes are kept.
+    /// Like the BSD policy, but also keeps the bytes of a later segment that has the same start and
+    /// is longer.
     Linux,
-    /// The bytes of the later segment are kept in two cases. It starts no later than the first
-    /// segment, or it extends past the end of the first segment.
+    /// Keeps the bytes of the later segment if it starts no later than the first segment, or if it
+    /// extends past its end.
     OldLinux,
-    /// The bytes of the later segment are kept, unless the first segment extends past its end.
+    /// Keeps the bytes of the later segment, unless the first segment extends past its end.
     Solaris,
 }
 
@@ -30,8 +30,8 @@ impl OverlapPolicy {
     /// List of all policies.
     pub const ALL: [Self; 6] = [Self::First, Self::Last, Self::Bsd, Self::Linux, Self::OldLinux, Self::Solaris];
 
-    /// Returns whether a later segment `new` replaces bytes of an earlier segment `old`. Both
-    /// arguments are ranges of stream offsets.
+    /// Returns whether a later segment `new` replaces bytes of an earlier segment `old`. Both are
+    /// ranges of stream offsets.
     pub fn new_wins(self, old: (u64, u64), new: (u64, u64)) -> bool {
         match self {
             Self::First => false,

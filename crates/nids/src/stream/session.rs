@@ -24,14 +24,13 @@ pub struct Handled {
     pub added: bool,
     /// Whether the payload contradicts the bytes of earlier segments.
     pub differs: bool,
-    /// Whether the payload was not stored because the memory for streams is used up.
+    /// Whether the payload was not stored because stream memory is used up.
     pub refused: bool,
     /// Directions in which the protocol parser receives new data.
     pub update: Update,
-    /// Whether the packet opens a new connection, with the same addresses and ports as an earlier
-    /// one.
+    /// Whether the packet opens a new connection with the addresses and ports of an earlier one.
     pub reuse: bool,
-    /// Whether the flow must exchange client and server, because the server sent the first packet.
+    /// Whether client and server must be exchanged, because the server sent the first packet.
     pub swap: bool,
     /// Names of events that rules can test.
     pub events: Vec<&'static str>,
@@ -60,14 +59,13 @@ pub struct Session {
     pub(super) fast_open: bool,
     /// Number of segments that contradict the bytes of earlier segments.
     pub overlaps_different: u32,
-    /// Whether the payload of the current packet was not stored because the memory for streams is
-    /// used up.
+    /// Whether the current payload was not stored because stream memory is used up.
     pub(super) refused: bool,
 }
 
 /// Event for overlapping segments with different bytes.
 pub(super) const OVERLAP_DIFFERS: &str = "reassembly_overlap_different_data";
-/// Maximum age of a timestamp for comparisons, in microseconds (RFC 7323, section 5.5).
+/// Maximum age of comparable timestamps, in microseconds (RFC 7323, section 5.5).
 const PAWS_MICROS: u64 = 24 * 86_400 * 1_000_000;
 
 impl Session {
@@ -293,7 +291,7 @@ impl Session {
         handled
     }
 
-    /// Returns whether the packet's TCP timestamp is not older than the sender's last timestamp
+    /// Returns whether the packet's timestamp is at least as new as the sender's last timestamp
     /// (RFC 7323, section 5).
     fn timestamp_ok(&self, direction: Direction, header: &Tcp, now: Micros) -> bool {
         if !self.timestamps {

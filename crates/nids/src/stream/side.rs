@@ -5,7 +5,7 @@ use super::assembler::Assembler;
 /// Maximum number of urgent bytes that one stream leaves out.
 const URGENT_MAX: usize = 64;
 
-/// State of one side of a TCP connection, with its sequence numbers and sent bytes.
+/// State of one side of a TCP connection: its sequence numbers and sent bytes.
 #[derive(Debug, Default)]
 pub struct Side {
     /// Initial sequence number.
@@ -14,14 +14,13 @@ pub struct Side {
     pub next_seq: u32,
     /// Highest acknowledgment number that the other side sent.
     pub last_ack: u32,
-    /// Sequence number at the end of the receive window. The receiver accepts only bytes before
-    /// this number.
+    /// Sequence number at the end of the receive window. The receiver accepts only bytes before it.
     pub next_win: u32,
     /// Scaled window that this side offers.
     pub window: u32,
     /// Shift of this side's window field.
     pub scale: u8,
-    /// Last timestamp value of this side, and the arrival time of its packet.
+    /// Last timestamp value of this side, and the packet's arrival time.
     pub timestamp: Option<(u32, u64)>,
     /// Sequence number and stream offset of a reference byte, from which other offsets are
     /// computed.
@@ -40,7 +39,7 @@ pub struct Side {
     pub fin: bool,
     /// Whether later bytes are discarded.
     pub closed: bool,
-    /// Whether the stored bytes have reached the maximum number. Later bytes are then discarded.
+    /// Whether the maximum number of bytes is stored. Later bytes are then discarded.
     pub depth_reached: bool,
     /// Whether the next packet makes rules inspect all new stream bytes.
     pub trigger_raw: bool,
@@ -48,7 +47,7 @@ pub struct Side {
     pub gap: bool,
     /// Whether the first bytes in this direction belong to no known protocol.
     pub unidentified: bool,
-    /// Largest number of separate byte ranges that were stored at once.
+    /// Largest number of separate byte ranges stored at once.
     pub ranges_max: u16,
 }
 
@@ -72,15 +71,15 @@ impl Side {
         Self { isn: self.isn, next_seq: self.next_seq, ..Self::default() }
     }
 
-    /// Returns the stream offset of a sequence number, without the omitted urgent bytes. Returns
-    /// `None` if the number is before the first byte.
+    /// Returns the stream offset of a sequence number, without counting omitted urgent bytes.
+    /// Returns `None` before the first byte.
     pub fn offset(&self, seq: u32) -> Option<u64> {
         let offset = self.raw_offset(seq)?;
         let urgent = self.urgent.iter().filter(|urgent| **urgent < offset).count() as u64;
         Some(offset - urgent)
     }
 
-    /// Returns the stream offset of a sequence number, with all urgent bytes.
+    /// Returns the stream offset of a sequence number, counting all urgent bytes.
     fn raw_offset(&self, seq: u32) -> Option<u64> {
         let distance = i64::from(seq.wrapping_sub(self.anchor.0) as i32);
         u64::try_from(self.anchor.1 as i64 + distance).ok()
@@ -97,7 +96,7 @@ impl Side {
     }
 
     /// Makes the byte with sequence number `seq` the reference for stream offsets. Offsets are
-    /// correct within 2^31 bytes of this byte.
+    /// correct within 2^31 bytes of it.
     pub fn move_anchor(&mut self, seq: u32) {
         if let Some(offset) = self.raw_offset(seq) {
             self.anchor = (seq, offset);

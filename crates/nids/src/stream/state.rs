@@ -1,6 +1,6 @@
-//! States of a TCP connection, with the names in RFC 9293. Suricata's rules rely on one difference
-//! from that RFC. After the first FIN, the state is `CloseWait` if the client sent the FIN, and
-//! `FinWait1` if the server sent it.
+//! States of a TCP connection, named as in RFC 9293. Suricata's rules rely on one difference. After
+//! the first FIN, the state is `CloseWait` if the client sent it, and `FinWait1` if the server sent
+//! it.
 
 /// State of a TCP connection, in the usual order of events.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default)]

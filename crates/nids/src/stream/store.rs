@@ -8,8 +8,8 @@ use crate::app::Direction;
 use crate::packet::{Tcp, tcp as flag};
 
 impl Session {
-    /// Adds the payload of a packet to the stream, and returns whether bytes were stored. An urgent
-    /// byte is left out if the application reads it separately.
+    /// Adds a packet's payload to the stream, and returns whether bytes were stored. Urgent bytes
+    /// are left out if the application reads them separately.
     pub(super) fn store_payload(
         &mut self,
         direction: Direction,

@@ -129,8 +129,7 @@ fn start<'a>(tx: &Tx<'a>, direction: Direction, scratch: &'a mut Vec<u8>) -> Opt
     Some(scratch)
 }
 
-/// Returns the host name exactly as the client sent it. The name comes from an absolute URI or from
-/// the Host header.
+/// Returns the host name exactly as the client sent it, from an absolute URI or the Host header.
 fn host_raw<'a>(tx: &Tx<'a>) -> Option<&'a [u8]> {
     let uri = tx.uri_raw().unwrap_or(b"");
     if let Some(at) = memchr::memmem::find(uri, b"://") {

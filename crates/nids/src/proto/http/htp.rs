@@ -1,4 +1,4 @@
-//! Thin safe layer over the HTTP parser `suricata-htp`. It calls the C interface, because the Rust
+//! Thin safe layer over the HTTP parser `suricata-htp`. It uses the C interface, because the Rust
 //! interface is private.
 #![allow(unsafe_code, reason = "suricata-htp exports only its C interface")]
 
@@ -16,13 +16,13 @@ use suricata_htp::connection_parser::{ConnectionParser, HtpStreamState};
 use suricata_htp::log::HtpLogCode;
 use suricata_htp::transaction::{Data, Transaction};
 
-/// Settings of the HTTP parser. Names and default values follow Suricata's `libhtp.default-config`.
+/// HTTP parser settings. Names and defaults follow Suricata's `libhtp.default-config`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Options {
     /// Maximum number of nested encodings that are decompressed.
     pub layers_max: u32,
-    /// Minimum size of a decompression bomb, in bytes of decompressed data. The decompressed data
-    /// must also be many times larger than the compressed data.
+    /// Minimum decompressed size of a decompression bomb, in bytes. The decompressed data must also
+    /// be many times larger than the compressed data.
     pub bomb_bytes: usize,
     /// Maximum decompression time per transaction, in microseconds.
     pub time_limit_micros: u32,
@@ -202,7 +202,7 @@ impl Connection {
         }
     }
 
-    /// Passes data to the parser. If `data` is `None`, reports missing data instead.
+    /// Passes data to the parser, or reports `gap` missing bytes if `data` is `None`.
     pub(super) fn data(&mut self, direction: Direction, data: Option<&[u8]>, gap: usize) -> Status {
         let (bytes, length) = match data {
             Some([]) => return Status::Ok,
@@ -344,7 +344,7 @@ impl<'a> Tx<'a> {
         }
     }
 
-    /// Returns the host name of the request in lower case, without the port.
+    /// Returns the lowercase host name of the request, without the port.
     pub(super) fn host(&self) -> Option<&'a [u8]> {
         self.get(tx::htp_tx_request_hostname)
     }
@@ -364,8 +364,8 @@ impl<'a> Tx<'a> {
         self.get(tx::htp_tx_response_message)
     }
 
-    /// Returns the parser progress in one direction as a number. The numbers are 1 for the start
-    /// line, 2 for headers, 3 for the body, 4 for the trailer, and 5 for complete.
+    /// Returns the parser progress in one direction: 1 for the start line, 2 for headers, 3 for the
+    /// body, 4 for the trailer, and 5 for complete.
     pub(super) fn progress(&self, direction: Direction) -> u8 {
         // SAFETY: the transaction is valid.
         let progress = unsafe {
@@ -394,7 +394,7 @@ impl<'a> Tx<'a> {
         unsafe { slice(header::htp_header_value_ptr(header), header::htp_header_value_len(header) as isize) }
     }
 
-    /// Returns the names and values of all headers in one direction.
+    /// Returns all header names and values in one direction.
     pub(super) fn headers(&self, direction: Direction) -> impl Iterator<Item = (&'a [u8], &'a [u8])> + use<'a> {
         // SAFETY: the transaction is valid.
         let headers = unsafe {

@@ -19,7 +19,7 @@ pub(super) struct Multipart {
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum State {
-    /// The parser skips bytes before the first boundary, or a part without a file name.
+    /// The parser skips bytes before the first boundary or in a part without a file name.
     Skip,
     /// The parser is in the headers of a part.
     Headers,
@@ -46,7 +46,7 @@ impl Multipart {
         while self.step(files, hashed) {}
     }
 
-    /// Ends the body. The bytes of an incomplete last part still belong to its file.
+    /// Ends the body. Bytes of an incomplete last part still belong to its file.
     pub(super) fn finish(&mut self, files: &mut [File]) {
         if self.state == State::File
             && let Some(file) = files.last_mut()
@@ -95,8 +95,7 @@ impl Multipart {
         let found = memchr::memmem::find(&self.pending, &self.boundary);
         let end = match found {
             Some(at) => at,
-            // The last buffered bytes may be the beginning of a boundary, so they stay in the
-            // buffer.
+            // Keep the last bytes, because they may begin a boundary.
             None => self.pending.len().saturating_sub(self.boundary.len() + 2),
         };
         if self.state == State::File {

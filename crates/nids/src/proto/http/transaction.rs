@@ -1,5 +1,4 @@
-//! Collects the headers and bodies of a request and its response. The HTTP parser calls this
-//! module.
+//! Collects request and response headers and bodies from the HTTP parser.
 
 use super::htp::Tx;
 use super::multipart::Multipart;
@@ -7,7 +6,7 @@ use crate::app::Direction;
 use crate::proto::body::{Body, WindowOptions};
 use crate::proto::file::{File, FileRecord};
 
-/// Maximum number of raw header bytes that are stored per direction.
+/// Maximum number of raw header bytes stored per direction.
 const HEADERS_MAX: usize = 64 << 10;
 
 /// Collected data of a transaction.
@@ -19,7 +18,7 @@ pub(super) struct TxData {
     pub bodies: [Body; 2],
     /// Files in the request body.
     pub files: Vec<File>,
-    /// File in the response. Its bytes are stored in the response body.
+    /// File in the response, whose bytes are stored in the response body.
     pub response: Option<File>,
     multipart: Option<Multipart>,
     begun: bool,
@@ -112,8 +111,7 @@ fn path_name(uri: &[u8]) -> Vec<u8> {
     path.rsplit(|byte| *byte == b'/').next().unwrap_or(b"").to_vec()
 }
 
-/// Returns the file name from the response's Content-Disposition header. Without this header, the
-/// name comes from the URI.
+/// Returns the file name from the response's Content-Disposition header, or else from the URI.
 fn response_name(tx: &Tx<'_>) -> Vec<u8> {
     let disposition = tx.header(Direction::ToClient, "content-disposition");
     let name = disposition.and_then(|value| super::multipart::parameter(value, b"filename"));

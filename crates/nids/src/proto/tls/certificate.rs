@@ -181,7 +181,7 @@ fn colons(bytes: &[u8], upper: bool) -> String {
     digits.collect::<Vec<_>>().join(":")
 }
 
-/// Converts a UTCTime or GeneralizedTime value to text such as `2022-12-01T06:47:31`.
+/// Converts a UTCTime or GeneralizedTime to text such as `2022-12-01T06:47:31`.
 fn time(element: Element<'_>) -> String {
     let text = String::from_utf8_lossy(element.content);
     let digits: String = text.chars().take_while(char::is_ascii_digit).collect();

@@ -4,8 +4,8 @@
 use super::hello::Hello;
 use crate::detect::digest;
 
-/// Returns whether a value is a GREASE value. Clients send such values to test extensibility (RFC
-/// 8701), and fingerprints ignore them.
+/// Returns whether a value is a GREASE value, which clients send to test extensibility (RFC 8701).
+/// Fingerprints ignore these values.
 fn is_grease(value: u16) -> bool {
     value & 0x0f0f == 0x0a0a && value >> 8 == value & 0xff
 }

@@ -41,8 +41,8 @@ impl<'a> Reader<'a> {
         self.take(2).map(|bytes| u16::from_be_bytes([bytes[0], bytes[1]]))
     }
 
-    /// Reads a vector, which begins with its length in bytes. If the message ends too early,
-    /// returns the remaining bytes.
+    /// Reads a vector that begins with its length in bytes. If the message ends too early, returns
+    /// the remaining bytes.
     fn vector(&mut self, length_bytes: usize) -> Option<Self> {
         let length = self.take(length_bytes)?.iter().fold(0, |length, byte| length << 8 | usize::from(*byte));
         let length = length.min(self.0.len());
