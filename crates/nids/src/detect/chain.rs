@@ -120,7 +120,6 @@ pub(super) fn value(value: Value, variables: &[u64; 16]) -> i64 {
     }
 }
 
-/// Returns an eight-byte field as a number, or `None` for another length.
 fn number(bytes: &[u8]) -> Option<u64> {
     bytes.try_into().ok().map(u64::from_be_bytes)
 }

@@ -134,7 +134,6 @@ pub struct Engine {
     pub number: u32,
 }
 
-/// Returns an index into [`Engine::packets`] for an IP protocol number.
 pub(super) fn protocol_class(number: u8) -> usize {
     match number {
         6 => 0,

@@ -157,7 +157,6 @@ impl Detector {
         }
     }
 
-    /// Collects the rules whose prefilter pattern occurs in the packet or its stream.
     fn collect(&mut self, engine: &Engine, input: &Input<'_, '_>) {
         self.candidates.clear();
         if engine.payload.is_empty() {

@@ -3,7 +3,7 @@
 //! | file | contents |
 //! |---|---|
 //! | `compile.rs` | compiles rules into an [`Engine`] |
-//! | `search.rs` | byte strings of one field, and the rules that they make candidates |
+//! | `search.rs` | searches fields for the prefilter patterns of rules |
 //! | `detector.rs` | evaluation of rules for one packet |
 //! | `transaction.rs` | evaluation of rules for the transactions of a flow |
 //! | `header.rs` | tests of packet headers |

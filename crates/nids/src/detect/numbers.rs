@@ -61,7 +61,6 @@ fn text(bytes: &[u8], base: u8) -> Option<(u64, usize)> {
     (count > 0).then_some((number, at + count))
 }
 
-/// Returns whether the comparison of a `byte_test` option is true.
 pub(super) fn test(test: &ByteTest, subject: Subject<'_>, end: usize, variables: &Variables) -> bool {
     let Some((number, ..)) = read(&test.source, subject, end, variables) else { return false };
     let operand = value(test.value, variables) as u64;

@@ -270,7 +270,6 @@ impl Detector {
     }
 }
 
-/// Returns whether the transaction contains a file in the inspected direction.
 fn has_file(current: &Current<'_>) -> bool {
     let mut scratch = Vec::new();
     let view = View { end: true, ..current.view };

@@ -231,7 +231,6 @@ fn flow_members(flow: &Flow, direction: Option<Direction>, transaction: Option<u
     });
 }
 
-/// Returns the name of the JSON object that describes this protocol in a record.
 fn object_name(app: App) -> &'static str {
     match app {
         App::Http | App::Http2 => "http",

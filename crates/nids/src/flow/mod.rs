@@ -1,4 +1,4 @@
-//! Flows of the intrusion detection: the flow table, and the state of each flow.
+//! Flow table, and the state of each flow.
 //!
 //! | file | contents |
 //! |---|---|

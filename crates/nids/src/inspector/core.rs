@@ -58,7 +58,6 @@ pub(super) struct Core {
     pub(super) alert: Option<u32>,
 }
 
-/// Direction of a packet in its flow, and the result of TCP processing.
 pub(super) struct Placed {
     pub(super) direction: Direction,
     pub(super) handled: Handled,

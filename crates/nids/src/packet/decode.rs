@@ -4,7 +4,7 @@
 use super::fragments::Fragments;
 use super::{Micros, Origin, Outer, Packet};
 
-/// Link-layer header type of frames, which a capture file states.
+/// Link-layer header type of the frames in a capture file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum LinkType {
     /// Ethernet.

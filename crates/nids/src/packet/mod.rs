@@ -1,5 +1,4 @@
-//! Packets in the form that the detection uses. The decoded headers refer to the borrowed bytes of
-//! the frame.
+//! Decoded packets. Their headers refer to the borrowed bytes of the frame.
 //!
 //! | file | contents |
 //! |---|---|

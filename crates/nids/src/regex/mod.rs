@@ -1,7 +1,7 @@
 //! Regular expressions of rules.
 //!
 //! Expressions without look-around and back-references run in linear time. PCRE2 runs all other
-//! expressions, with limits. Both find the leftmost match that a backtracking matcher prefers.
+//! expressions, with limits. Both find the same match as a backtracking matcher.
 
 mod backtrack;
 mod translate;

@@ -184,7 +184,7 @@ fn signed(text: &str) -> Option<i64> {
     Some(if negative { -number } else { number })
 }
 
-/// Modifiers that several options share, such as `byte_test` and `byte_jump`.
+/// Modifiers of number options such as `byte_test` and `byte_jump`.
 struct Flags {
     relative: bool,
     little: bool,

@@ -301,7 +301,7 @@ fn is_too_deep(content: &Content) -> bool {
     matches!(content.depth, Some(Value::Number(depth)) if depth < content.bytes.len() as i64)
 }
 
-/// Returns whether a test starts where the match of the previous test ended.
+/// Returns whether a test starts where the previous match ended.
 fn is_relative(test: &Test) -> bool {
     match test {
         Test::Content(content) => content.is_relative(),

@@ -35,7 +35,7 @@ pub struct Content {
     pub relative_next: bool,
     /// Whether the rule selects this byte string for the prefilter (`fast_pattern`).
     pub fast_pattern: bool,
-    /// Offset and length of the part for which the prefilter searches.
+    /// Offset and length of the part that the prefilter uses.
     pub fast_part: Option<(u16, u16)>,
 }
 

@@ -1,10 +1,10 @@
-//! Chooses the byte string of a rule for which the prefilter searches.
+//! Chooses a rule's byte string for the prefilter.
 
 use super::content::Content;
 use super::field::{Field, Kind};
 use super::rule::{Chain, Prefilter, Test};
 
-/// Chooses the `content` test of a rule for which the prefilter searches.
+/// Chooses a rule's `content` test for the prefilter.
 ///
 /// A test with the modifier `fast_pattern` is preferred. Tests of transaction fields come next,
 /// because these fields are shorter than the payload. Among equal tests, the one with the rarest
@@ -46,7 +46,7 @@ fn is_searched(chain: &Chain) -> bool {
     searched && !chain.tests.iter().any(|test| matches!(test, Test::Absent { .. }))
 }
 
-/// Returns the part of a byte string for which the prefilter searches.
+/// Returns the part of a byte string that the prefilter uses.
 pub fn searched_part(content: &Content) -> &[u8] {
     match content.fast_part {
         Some((offset, length)) => {

@@ -193,7 +193,7 @@ pub struct Rule {
     pub threshold: Option<Threshold>,
     /// Test with the prefilter's byte string. Without one, the prefilter never excludes the rule.
     pub prefilter: Option<Prefilter>,
-    /// Whether matches of the rule report no alert (option `noalert`).
+    /// Whether the rule reports no alerts (option `noalert`).
     pub noalert: bool,
     /// Whether the rule reports an alert even with the action `pass`.
     pub alert: bool,

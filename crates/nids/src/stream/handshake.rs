@@ -140,7 +140,7 @@ impl Session {
             return self.open(direction, header, payload, now, options);
         }
         if from_client && self.fast_open && !payload.is_empty() {
-            // After a SYN with data, the client sends more data before the server answers.
+            // With TCP Fast Open, the client may send more data before the server answers.
             return Handled { valid: true, ..Handled::default() };
         }
         Handled::default()

@@ -36,7 +36,7 @@ impl Default for Options {
     }
 }
 
-/// Configuration of the HTTP parsers. Each parser keeps a clone, because it points to the
+/// Configuration of HTTP parsers. Each parser keeps a clone, because it points to the
 /// configuration.
 #[derive(Clone)]
 pub struct Config(Arc<OwnedConfig>);
