@@ -95,7 +95,6 @@ impl Direction {
         Poll::Pending
     }
 
-    /// Reads once from the source and writes the bytes to the destination.
     fn poll_copy<R: AsyncRead + Unpin, W: AsyncWrite + Unpin>(
         &mut self,
         cx: &mut Context<'_>,

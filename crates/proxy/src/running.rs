@@ -94,8 +94,8 @@ impl Running {
         Ok(running)
     }
 
-    /// Returns the address of the TLS listener and, if present, of the plaintext listener for each
-    /// proxy.
+    /// Returns the address of each proxy's TLS listener, and of its plaintext listener if there is
+    /// one.
     pub fn addresses(&self) -> &[(SocketAddr, Option<SocketAddr>)] {
         &self.addresses
     }
@@ -222,7 +222,7 @@ fn open_log(path: &Path) -> Result<(AccessLog, JoinHandle<()>), Error> {
     AccessLog::open(path).map_err(|source| Error::File { file: path.to_owned(), source })
 }
 
-/// Checks that a reload leaves settings unchanged that are fixed at the start.
+/// Checks that a reload changes no setting that is fixed at the start.
 fn check_fixed(old: &Config, new: &Config) -> Result<(), Error> {
     let fixed = |proxy: &config::Proxy| (proxy.name.clone(), proxy.listen, proxy.redirect, proxy.mode);
     let list = |config: &Config| config.proxy.iter().map(fixed).collect::<Vec<_>>();

@@ -28,7 +28,7 @@ pub enum ConfigError {
 impl ConfigError {
     pub(super) fn at(origin: &str, line: usize, message: impl ToString) -> Self {
         let message = message.to_string();
-        // Replace control characters, which the message may quote, to keep it on one line.
+        // Keep the message on one line, even if it quotes control characters.
         let message = message.trim().chars().map(|c| if c.is_control() { ' ' } else { c }).collect();
         Self::Line { origin: origin.to_owned(), line, message }
     }

@@ -246,7 +246,8 @@ pub enum Balance {
 pub struct UpstreamTls {
     /// Accepted authorities in PEM form.
     pub authorities: PathBuf,
-    /// Host name in the server certificates. The default is the host in each server's address.
+    /// Host name that server certificates must contain. The default is the host in each server's
+    /// address.
     #[serde(default)]
     pub server_name: Option<String>,
 }

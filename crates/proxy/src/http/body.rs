@@ -25,8 +25,7 @@ impl Idle {
         Self { timer: Box::pin(tokio::time::sleep(limit)), limit }
     }
 
-    /// Restarts the timer if `polled` is ready. Otherwise, returns an error if the timer has
-    /// expired.
+    /// Restarts the timer on progress. Otherwise, returns an error once the timer has expired.
     fn check<T>(&mut self, cx: &mut Context<'_>, polled: &Poll<T>) -> io::Result<()> {
         if polled.is_ready() {
             self.timer.as_mut().reset(Instant::now() + self.limit);
@@ -41,7 +40,7 @@ impl Idle {
 
 /// Body of a request on its way to a server.
 pub(super) struct RequestBody {
-    /// Body from the client. It is `None` for a request without a body.
+    /// Body from the client, or `None` for a request without one.
     inner: Option<Incoming>,
     exchange: Rc<Exchange>,
     left: u64,

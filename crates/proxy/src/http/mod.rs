@@ -42,7 +42,7 @@ pub(crate) struct Client {
     pub(crate) version: &'static str,
     /// Number of requests in progress.
     in_progress: Cell<usize>,
-    /// Time of the last progress, such as the start of a request or a part of a body.
+    /// Time of the last progress, such as a new request or a part of a body.
     active: Cell<Instant>,
     /// WebSocket that the connection has become.
     upgraded: RefCell<Option<Upgraded>>,
