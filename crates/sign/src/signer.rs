@@ -38,7 +38,7 @@ pub struct Signer {
     pending: Vec<Option<Pending>>,
     lanes: Option<Lanes>,
     devices: Vec<Box<dyn Device>>,
-    /// The public key verifies one in this many device signatures.
+    /// One in this many device signatures is verified with the public key.
     check_every: u64,
     results: u64,
     // Buffers that calls reuse.

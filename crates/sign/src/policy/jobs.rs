@@ -43,7 +43,7 @@ pub(super) struct Job {
 /// Table of jobs in flight.
 #[derive(Debug, Default)]
 pub(super) struct Jobs {
-    /// Table slots with their generation numbers. The number changes when the slot becomes free.
+    /// Table slots, each with a generation number that changes when the slot becomes free.
     slots: Vec<(u32, Option<Job>)>,
     free: Vec<u32>,
 }

@@ -59,7 +59,7 @@ impl Connection {
         Ok(Self { socket: stream, writer, reader, slots, unanswered: 0, lanes, keys })
     }
 
-    /// Returns the public keys of the signer's private keys.
+    /// Returns the public halves of the signer's keys.
     pub fn keys(&self) -> &[Arc<Key>] {
         &self.keys
     }

@@ -72,12 +72,12 @@ pub(super) struct Reader {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Broken;
 
-/// Returns the client's ends of the rings: the writer of jobs and the reader of answers.
+/// Returns the client's job writer and answer reader.
 pub(super) fn client(shared: &Arc<Shared>, slots: usize) -> (Writer, Reader) {
     ends(shared, Place::jobs(slots), Place::answers(slots))
 }
 
-/// Returns the signer's ends of the rings: the writer of answers and the reader of jobs.
+/// Returns the signer's answer writer and job reader.
 pub(super) fn signer(shared: &Arc<Shared>, slots: usize) -> (Writer, Reader) {
     ends(shared, Place::answers(slots), Place::jobs(slots))
 }
@@ -100,7 +100,7 @@ impl Writer {
             word.store(*value, Ordering::Relaxed);
         }
         self.written += 1;
-        // Publish the contents of the slot before the new number of slots.
+        // Release ordering publishes the slot's contents before the new count.
         words[self.place.written].store(self.written, Ordering::Release);
         true
     }

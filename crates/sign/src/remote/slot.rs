@@ -41,7 +41,7 @@ impl JobSlot {
         pack(&self.bytes, words.get_mut(JOB_HEAD..)?).then_some(words)
     }
 
-    /// Returns the job's identity, and the job or `None` if a field is invalid.
+    /// Returns the job's identity and the job, which is `None` if a field is invalid.
     pub(super) fn from_words(words: &[u64; JOB_WORDS]) -> (u64, Option<Self>) {
         let [id, key, head, ..] = *words;
         let read = || {
