@@ -174,7 +174,7 @@ impl Compiler {
         cache::digest(&parts.map(str::as_bytes))
     }
 
-    /// Returns the compiler path and flags with which gopt, the optimizer, preprocesses C code.
+    /// Returns the compiler path and flags that gopt, the optimizer, uses for preprocessing.
     fn front(&self, flags: &[&str]) -> gopt::Compiler {
         let flags = FLAGS.iter().chain(flags).map(|flag| (*flag).to_owned()).collect();
         gopt::Compiler { program: self.program.display().to_string(), flags, ..gopt::Compiler::default() }

@@ -1,4 +1,4 @@
-//! Outcomes as text. A file of expected outcomes has one line per frame.
+//! Formats outcomes as text. A file of expected outcomes has one line per frame.
 
 use godwit_abi::{Outcome, VERDICT_DROP};
 use godwit_declare::Contract;

@@ -93,7 +93,7 @@ impl Compiled {
         self.declaration.flows.as_ref().map_or(0, |flows| flows.capacity.min(checked::FLOWS_MAX))
     }
 
-    /// Runs the kernel on one packet, without compiler optimisation. `buffer` is the packet's whole
+    /// Runs the unoptimised version of the kernel on one packet. `buffer` is the packet's whole
     /// buffer, and `image` is the function's table image.
     ///
     /// # Panics
@@ -119,8 +119,7 @@ static LOADED: Mutex<Vec<(String, &'static Compiled)>> = Mutex::new(Vec::new());
 /// hexadecimal.
 ///
 /// # Errors
-/// Returns an error whose text is one sentence for the user, with the line in the file if there is
-/// one.
+/// Returns an error with one sentence for the user. It names the line of the file if there is one.
 pub fn load(path: &Path, sha256: Option<&str>) -> Result<&'static Compiled, Error> {
     let bytes = source::read(path)?;
     if let Some(expected) = sha256

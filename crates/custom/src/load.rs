@@ -25,7 +25,7 @@ pub(crate) struct Functions {
     pub(crate) flows: Vec<Entries>,
 }
 
-/// Loads the libraries of a function. If `has_flows` is true, the function keeps flows.
+/// Loads the libraries of a function. `has_flows` states whether the function keeps flows.
 pub(crate) fn load(libraries: &Libraries, has_flows: bool) -> Result<Functions, Error> {
     let mut levels = Vec::new();
     let mut interleaves = false;

@@ -44,7 +44,7 @@ fn version() -> String {
 /// Compiles a function for all x86-64 levels, and returns its package.
 ///
 /// # Errors
-/// Returns an error whose text is one sentence for the user, like [`load`](crate::load).
+/// Returns an error with one sentence for the user, like [`load`](crate::load).
 pub fn create(path: &Path) -> Result<Vec<u8>, Error> {
     let bytes = source::read(path)?;
     let refused = |message: &str| Error::Refused { path: path.to_owned(), message: message.to_owned() };

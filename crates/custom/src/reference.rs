@@ -12,8 +12,8 @@ struct Unit {
     _bytes: [u8; BUFFER_UNIT_BYTES],
 }
 
-/// Runs a built-in kernel on one packet, compiled for the lowest x86-64 level. `buffer` is the
-/// packet's whole buffer, and `image` is the function's table image.
+/// Runs a built-in kernel on one packet. The kernel is compiled for the lowest x86-64 level.
+/// `buffer` is the packet's whole buffer, and `image` is the function's table image.
 ///
 /// # Panics
 /// Panics if the frame does not lie within the buffer, or if the machine supports no x86-64 level.
