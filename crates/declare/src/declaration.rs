@@ -348,8 +348,8 @@ pub struct Command {
     pub arguments: Vec<CommandArgument>,
     /// Name of the request field with the rows, if the command sends rows.
     pub rows: Option<String>,
-    /// Names of the values in a row, in the order of the command line or of a line in the `--file`
-    /// file. Only rows with one value may be repeated on the command line.
+    /// Names of the values in a row, in their order on the command line and in the `--file` file.
+    /// Only rows with one value may be repeated on the command line.
     pub words: Vec<String>,
     /// Whether each row in a request is a string instead of an object. Such rows have only one
     /// value.

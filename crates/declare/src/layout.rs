@@ -226,9 +226,9 @@ pub struct FlowLayout {
     pub key_offset: usize,
     /// Number of 64-bit words in the key.
     pub key_words: usize,
-    /// Offset in bytes of the key for packets in the opposite direction.
+    /// Offset of the key for the opposite direction, in bytes.
     pub reverse_offset: usize,
-    /// Number of 64-bit words in the key for packets in the opposite direction.
+    /// Number of 64-bit words in the key for the opposite direction.
     pub reverse_words: usize,
     /// Offset of the row, in bytes.
     pub row_offset: usize,

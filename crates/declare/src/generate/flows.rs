@@ -59,7 +59,6 @@ fn pools(declaration: &Declaration) -> String {
     text + "    return pool;\n}\n"
 }
 
-/// Returns a placeholder for flow state without declared fields.
 fn unused_row() -> Vec<Field> {
     let kind = crate::types::FieldType::Scalar(crate::types::Scalar::Unsigned(32));
     vec![Field { name: "unused".to_owned(), kind, text: String::new() }]
