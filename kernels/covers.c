@@ -1,5 +1,5 @@
-/* Returns whether AVX-512 code exists for a kind of processing. This function runs on every CPU, so
- * the build compiles this file without AVX-512. */
+/* Tells which kinds of processing have AVX-512 code. This function runs on every CPU, so the build
+ * compiles this file without AVX-512. */
 #include "dialect/dialect.h"
 #include "ipsec/declared.h"
 #include "ipsec/suite.h"

@@ -14,7 +14,7 @@
 
 void GW_SYMBOL(gw_run_bin)(gw_u32 kernel, const gw_bin_call *call);
 
-/* Processes one batch of packets with a kernel. Does nothing if no kernel has this number. */
+/* Processes one packet batch with a kernel. Does nothing if the kernel number is unknown. */
 void GW_SYMBOL(gw_run_bin)(gw_u32 kernel, const gw_bin_call *call)
 {
     gw_run(kernel, call);
@@ -41,7 +41,7 @@ void GW_SYMBOL(gw_ipv6_bulk)(const gw_u8 *image, gw_u32 variant, const gw_u8 *ad
 gw_u64 GW_SYMBOL(gw_probe)(const gw_u8 *image, gw_u64 lines, gw_u64 seed, gw_u32 rounds,
                            gw_u32 group);
 
-/* Reads rounds * GW_PROBE_READS random cache lines of a table, to measure its memory latency. If
+/* Measures a table's memory latency with rounds * GW_PROBE_READS random cache line reads. If
  * `group` is 0, each read waits for the previous one. Otherwise, `group` independent lookups are
  * interleaved. */
 gw_u64 GW_SYMBOL(gw_probe)(const gw_u8 *image, gw_u64 lines, gw_u64 seed, gw_u32 rounds,

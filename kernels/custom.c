@@ -1,7 +1,6 @@
 /*
- * Source text that surrounds a user's function on the CPU. Godwit compiles this text at startup
- * into a library without libc. src/custom.rs replaces the parts between the lines `begin` and
- * `end`.
+ * Source text around a user's function on the CPU. At startup, Godwit compiles this text into a
+ * library without libc. src/custom.rs replaces the parts between the lines `begin` and `end`.
  */
 #include "dialect/dialect.h"
 #include "common/frame.h"
@@ -18,8 +17,8 @@
 #include "dialect/loops_cpu.h"
 
 #ifndef GW_CHECKED
-/* Compilers replace loops and assignments by calls of these functions. The library defines them,
- * because it has no libc. */
+/* The library has no libc, so it defines these functions. Compilers turn some loops and assignments
+ * into calls to them. */
 #define GW_HIDDEN __attribute__((visibility("hidden")))
 GW_HIDDEN void *memcpy(void *to, const void *from, size_t bytes);
 GW_HIDDEN void *memmove(void *to, const void *from, size_t bytes);
@@ -89,16 +88,14 @@ int memcmp(const void *a, const void *b, size_t bytes)
 
 #define GOPT_GROUP     group
 #define GOPT_GROUP_MAX 64
-/* Number of packets by which the loop prefetches frames ahead of their use. dialect/loop_gopt.c has
- * the same number. */
+/* Prefetch distance for frames, in packets. dialect/loop_gopt.c has the same value. */
 #define GW_FRAMES_AHEAD 32u
 
 /* begin loops */
 /* end loops */
 
 #ifdef GW_CHECKED
-/* Runs the kernel on one packet. The program of `godwit test` has several copies of this function.
- */
+/* Runs the kernel on one packet. `godwit test` links several copies of this function. */
 void GW_CHECKED(gw_u8 *buffer, const gw_u8 *image, gw_u64 parameter, gw_u64 *counters,
                 gw_descriptor *descriptor, gw_outcome *outcome);
 void GW_CHECKED(gw_u8 *buffer, const gw_u8 *image, gw_u64 parameter, gw_u64 *counters,

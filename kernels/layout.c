@@ -1,5 +1,5 @@
 /* Sizes and field offsets of the structs in abi.h, and of gw_bin_call. Rust declares the same
- * structs, and tests/layout.rs checks that both languages lay them out alike. */
+ * structs, and tests/layout.rs compares both layouts. */
 #include "dialect/dialect.h"
 #include "functions.h"
 #include "dialect/loops_cpu.h"
@@ -67,7 +67,8 @@ static const gw_layout_row rows[] = {
 
 const gw_layout_row *gw_layout(gw_u64 *count);
 
-/* Returns a list of struct sizes and field offsets. `count` receives the length of the list. */
+/* Returns a list of struct sizes and field offsets, and stores the length of the list in
+ * `count`. */
 const gw_layout_row *gw_layout(gw_u64 *count)
 {
     *count = sizeof(rows) / sizeof(rows[0]);

@@ -12,8 +12,8 @@
 
 void gw_native_avx512(gw_u32 kernel, const gw_bin_call *call);
 
-/* Processes one batch of packets with AVX-512 code. Does nothing if there is no AVX-512 code for
- * the kernel or for the kind of processing. */
+/* Processes one packet batch with AVX-512 code. Does nothing if the kernel or the variant has no
+ * AVX-512 code. */
 void gw_native_avx512(gw_u32 kernel, const gw_bin_call *call)
 {
     if (kernel == GW_IPSEC_NUMBER && gw_avx512_covers(call->variant)) {

@@ -109,9 +109,8 @@ GW_STATIC_ASSERT(sizeof(gw_chain) == 64, chain_size);
 GW_ASSERT_OFFSET(gw_chain, verdicts, 4);
 GW_ASSERT_OFFSET(gw_chain, instances, 8);
 
-/* Kernel and kind of processing with which a device runs a configured function, for packets from
- * another function on the device. The parameter of such packets is 0, because no code on the CPU
- * has prepared them. */
+/* How a device runs a configured function on packets that come from another function on the device.
+ * These packets have parameter 0, because no host code has prepared them. */
 typedef struct gw_chain_stage {
     gw_u32 kernel;  /* kernel number */
     gw_u32 variant; /* kind of processing of all packets */
@@ -120,22 +119,21 @@ GW_STATIC_ASSERT(sizeof(gw_chain_stage) == 8, chain_stage_size);
 GW_ASSERT_OFFSET(gw_chain_stage, variant, 4);
 
 /*
- * Next function of a packet on a device, as one number. Bits 0 to 15 hold the index of the next
- * function. Bits 16 to 31 hold its rank in the order of execution. Functions with lower ranks run
- * first.
+ * A packet's next function on a device, as one number. Bits 0 to 15 hold the function's index, and
+ * bits 16 to 31 hold its rank in the order of execution. Functions with lower ranks run first.
  */
 #define GW_HOP_NONE 0xffffffffu /* the packet does not continue on the device */
 
 /*
- * Record of the path that a packet took on a device, for the host. Each byte holds a verdict that
- * led to a next function on the device. The first verdict is in the lowest byte, and unused bytes
- * are 0xff. The verdict of the last function is only in gw_outcome.
+ * Path of a packet through the functions on a device. Each byte holds a verdict that led to a next
+ * function. The first verdict is in the lowest byte, and unused bytes are 0xff. The last function's
+ * verdict is only in gw_outcome.
  */
 #define GW_TRAIL_NONE 0xffffffffu /* only one function */
 #define GW_HOPS_MAX   4u          /* maximum number of next functions */
 
-/* Size in bytes of the memory for packets that continue to a next function on the device. The
- * number of packets must be a multiple of 16. */
+/* Scratch memory, in bytes, for packets that continue to a next function on the device. The packet
+ * count must be a multiple of 16. */
 #define GW_CHAIN_SCRATCH_BYTES(packets) (40u * (packets))
 
 /*
@@ -163,9 +161,9 @@ GW_ASSERT_OFFSET(gw_mailbox, extent, 8);
 GW_ASSERT_OFFSET(gw_mailbox, finished, 64);
 
 /*
- * gw_mailbox.extent is the address range of the packet buffers of a batch. It exists if these
- * buffers are contiguous in the order of the packets. A work-group can then load the buffers before
- * it has read the packet descriptors.
+ * Address range of the packet buffers in a batch, stored in gw_mailbox.extent. It exists if these
+ * buffers are contiguous and in packet order. A work-group can then load the buffers before it has
+ * read the packet descriptors.
  *
  *   bits 0 to 31    gw_descriptor.buffer of the first packet
  *   bits 32 to 47   length of all buffers in buffer units; 0: not contiguous, or too long
@@ -178,9 +176,8 @@ GW_ASSERT_OFFSET(gw_mailbox, finished, 64);
 #define GW_MAILBOX_POLLING 1u /* the group polls */
 #define GW_MAILBOX_ENDED   2u /* the group has ended */
 
-/* Size of one slot of the queue from the host to a work-group, and offsets of the arrays in the
- * slot, in bytes. The capacity `bin_packets` is a multiple of 16. Slots therefore begin at
- * multiples of 64 bytes. */
+/* Layout of one queue slot: its size and the offsets of its arrays, in bytes. The capacity
+ * `bin_packets` is a multiple of 16, so slots begin at multiples of 64 bytes. */
 #define GW_MAILBOX_SLOT_BYTES(bin_packets)      (64u + 36u * (bin_packets))
 #define GW_MAILBOX_SLOT_DESCRIPTORS             64u
 #define GW_MAILBOX_SLOT_PARAMETERS(bin_packets) (64u + 16u * (bin_packets))

@@ -11,7 +11,7 @@ use crate::write;
 /// Flag of clang that counts branches for libFuzzer.
 const COVERAGE: &str = "-fsanitize-coverage=inline-8bit-counters,pc-table";
 
-/// Compiles the kernels once per x86-64 level. Also compiles the kernels that use AVX-512 directly.
+/// Compiles the kernels for each x86-64 level, and the hand-written AVX-512 kernels.
 pub(super) fn compile(root: &Path, out: &Path, cpu: &CpuText) {
     let x86_64 = env::var("CARGO_CFG_TARGET_ARCH").is_ok_and(|arch| arch == "x86_64");
     let levels = if x86_64 { X86_64_LEVELS } else { GENERIC_LEVELS };
@@ -36,8 +36,8 @@ pub(super) fn compile(root: &Path, out: &Path, cpu: &CpuText) {
             }
         }
         let suffix = level.name.replace('-', "_");
-        // The compiler names object files after their source file, so each x86-64 level needs a
-        // separate folder.
+        // Object files are named after their source file, so each x86-64 level needs a separate
+        // folder.
         let folder = out.join(&suffix);
         build.out_dir(&folder).define("GW_LEVEL", suffix.as_str());
         let cpu = cpu.write_transformed(&build, &folder);
@@ -52,8 +52,8 @@ pub(super) fn compile(root: &Path, out: &Path, cpu: &CpuText) {
     compile_native(root, out, x86_64);
 }
 
-/// Compiles kernels for special CPU features, such as AVX-512. Leaves out features whose flags the
-/// compiler does not support.
+/// Compiles the kernels that need special CPU features, such as AVX-512. Skips features whose flags
+/// the compiler does not support.
 fn compile_native(root: &Path, out: &Path, x86_64: bool) {
     let mut externs = String::new();
     let mut table = String::new();
@@ -89,7 +89,7 @@ fn compile_native(root: &Path, out: &Path, x86_64: bool) {
     );
 }
 
-/// Returns a Rust expression that is true at run time if the CPU has all of these features.
+/// Returns a Rust expression that is true at run time if the CPU has all `features`.
 fn detected(features: &[&str]) -> String {
     let detected = features
         .iter()
@@ -121,8 +121,8 @@ pub(super) fn compiler(root: &Path, out: &Path) -> cc::Build {
     build
 }
 
-/// Lets libFuzzer count the branches of the kernels. At a higher optimisation level, clang takes
-/// minutes per x86-64 level with sanitizers.
+/// Adds branch coverage for libFuzzer. At a higher optimisation level, clang takes minutes per
+/// x86-64 level with sanitizers.
 fn add_coverage(build: &mut cc::Build) {
     build.opt_level(1);
     if build.is_flag_supported(COVERAGE).unwrap_or(false) {
@@ -133,8 +133,8 @@ fn add_coverage(build: &mut cc::Build) {
     }
 }
 
-/// Appends Rust declarations of the C functions of one x86-64 level to `externs`. Appends the
-/// description of this level to `table`.
+/// Appends the Rust declarations of one x86-64 level's C functions to `externs`, and a description
+/// of the level to `table`.
 fn describe(name: &str, suffix: &str, [features, flags]: [&[&str]; 2], externs: &mut String, table: &mut String) {
     let supported = detected(features);
     writeln!(

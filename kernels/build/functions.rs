@@ -9,8 +9,7 @@ use godwit_declare::{Declaration, Form, generate};
 
 use crate::{read, write};
 
-/// Part of the device source texts that `src/custom.rs` replaces by users' functions, with the
-/// lines that mark its begin and end.
+/// Placeholder in the device source texts, which `src/custom.rs` replaces with users' functions.
 const CUSTOM: &str = "/* begin custom */\n#define GW_CUSTOM_FUNCTIONS(X)\n/* end custom */\n";
 
 /// A function and its kernel.
@@ -66,7 +65,7 @@ impl Functions {
         self.0.iter().filter_map(|function| Some((function.declaration.number?, function)))
     }
 
-    /// Returns the texts of the generated C headers, by their paths below `kernels/`.
+    /// Returns the generated C headers by their paths below `kernels/`.
     pub(super) fn headers(&self) -> BTreeMap<String, String> {
         let mut headers = BTreeMap::new();
         let mut functions = String::from(
@@ -90,8 +89,8 @@ impl Functions {
         headers
     }
 
-    /// Returns the C header that selects the number of work-items per packet for each function on
-    /// devices: one or several (`dialect/README.md`).
+    /// Returns a C header that selects, for each function, one or several work-items per packet
+    /// (`dialect/README.md`).
     fn groups(&self) -> String {
         let mut text = String::from(
             "/* Forms of all functions on devices. Generated from their declarations. */\n#ifndef GODWIT_GROUPS_H\n\

@@ -3,13 +3,12 @@
 /// Set of CPU features for which the build compiles all kernels.
 pub(super) struct Level {
     pub(super) name: &'static str,
-    /// Compiler flags that the x86-64 level requires. The build leaves the level out if the
-    /// compiler does not support one of these flags.
+    /// Required compiler flags. The build skips the level if the compiler lacks one of these flags.
     pub(super) flags: &'static [&'static str],
     /// Names of the CPU features that `flags` enable, as `is_x86_feature_detected!` expects them.
     pub(super) features: &'static [&'static str],
-    /// Optional compiler flags, each with the CPU feature that it enables. A flag is left out if
-    /// the compiler does not support it.
+    /// Optional compiler flags, each with the CPU feature that it enables. The build omits flags
+    /// that the compiler does not support.
     pub(super) extras: &'static [(&'static str, &'static str)],
 }
 

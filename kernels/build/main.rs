@@ -1,6 +1,6 @@
-//! Build script of the kernels. It generates C and Rust code from the declarations of all
-//! functions, compiles the kernels for the CPU once per x86-64 level, and assembles the source
-//! texts that devices compile at run time.
+//! Build script of the kernels. It generates C and Rust code from the function declarations, and
+//! compiles the kernels for each x86-64 level. It also assembles the source texts that devices
+//! compile at run time.
 #![forbid(unsafe_code)]
 
 mod compile;

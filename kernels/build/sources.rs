@@ -1,5 +1,5 @@
-//! Assembles the source texts of all kernels: one text per device language, and one for the CPU.
-//! Each text contains all included files.
+//! Assembles the kernel source texts: one per device language, and one for the CPU. Each text
+//! contains all included files.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
@@ -11,8 +11,8 @@ use crate::{compile, read};
 /// Headers that only the compilers of devices include.
 const NOT_CPU: &[&str] = &["dialect/cuda.h", "dialect/opencl.h"];
 const NOT_CUDA: &[&str] = &["dialect/cpu.h", "dialect/aes_ni.h", "dialect/ghash_clmul.h", "dialect/opencl.h"];
-/// Headers that the OpenCL text leaves out, because OpenCL kernels do not exchange words between
-/// work-items (GW_TEAM_FORM).
+/// Headers that the OpenCL text omits. They need work-items that exchange words, which OpenCL
+/// kernels do not support (GW_TEAM_FORM).
 const NOT_OPENCL: &[&str] = &[
     "dialect/cpu.h",
     "dialect/aes_ni.h",
@@ -32,8 +32,8 @@ pub(super) fn write_texts(root: &Path, out: &Path, functions: &Functions) {
     let opencl = expand("opencl.cl", &not_opencl);
     let cuda = expand("cuda.cu", NOT_CUDA);
     let cpu = expand("cpu.c", NOT_CPU);
-    // The digest is an FNV-1a hash, which does not protect against attacks. It identifies a version
-    // of the kernels in caches and profiles.
+    // The digest is an FNV-1a hash, which does not protect against attacks. It identifies a kernel
+    // version in caches and profiles.
     let digest = [&opencl, &cuda, &cpu]
         .iter()
         .flat_map(|text| text.bytes())
@@ -50,13 +50,13 @@ pub(super) fn write_texts(root: &Path, out: &Path, functions: &Functions) {
 /// Text of `cpu.c` with its includes expanded.
 pub(super) struct CpuText {
     text: String,
-    /// Names of the C functions whose packet loop gopt transforms. A transformed loop interleaves
-    /// packets (`dialect/loop_gopt.c`).
+    /// C functions whose packet loop gopt transforms. A transformed loop interleaves packets
+    /// (`dialect/loop_gopt.c`).
     loops: Vec<String>,
 }
 
 /// Returns the text of `cpu.c` with its includes expanded. Also writes a Rust list of the kernels
-/// that interleave packets, because their accesses are likely to miss every cache.
+/// that interleave packets to hide cache misses.
 pub(super) fn cpu_text(root: &Path, out: &Path, functions: &Functions) -> CpuText {
     let text = flatten(root, &functions.headers(), "cpu.c", NOT_CPU);
     let (begin, end) = ("/* begin NAME */\n", "/* end NAME */\n");
@@ -98,9 +98,8 @@ pub(super) fn cpu_text(root: &Path, out: &Path, functions: &Functions) -> CpuTex
 }
 
 impl CpuText {
-    /// Writes a version of `cpu.c` in which gopt has transformed the packet loops. Returns the path
-    /// of the file. Each x86-64 level needs a separate version, because the compiler predefines
-    /// different macros for each level.
+    /// Writes a version of `cpu.c` with transformed packet loops, and returns its path. Each x86-64
+    /// level needs a separate version, because the compiler's predefined macros differ.
     pub(super) fn write_transformed(&self, build: &cc::Build, folder: &Path) -> PathBuf {
         let options = gopt::Options {
             name: "cpu.c",
@@ -115,7 +114,7 @@ impl CpuText {
     }
 }
 
-/// Returns the C compiler and the flags of a build. gopt runs this compiler as a preprocessor.
+/// Returns the C compiler and its flags, which gopt uses as a preprocessor.
 fn preprocessor(build: &cc::Build) -> gopt::Compiler {
     let tool = build.get_compiler();
     gopt::Compiler {
@@ -125,8 +124,8 @@ fn preprocessor(build: &cc::Build) -> gopt::Compiler {
     }
 }
 
-/// Returns the value of the macro `name`, which must be a number. Panics unless the source text
-/// defines the macro exactly once.
+/// Returns the value of the numeric macro `name`. Panics unless the source text defines the macro
+/// exactly once.
 fn definition(text: &str, name: &str) -> u32 {
     let start = format!("#define {name} ");
     let mut values = text.lines().filter_map(|line| line.strip_prefix(start.as_str()));
@@ -136,8 +135,8 @@ fn definition(text: &str, name: &str) -> u32 {
     }
 }
 
-/// Returns the text of a C file with its includes expanded, each at its first occurrence. `#line`
-/// directives keep file names and line numbers correct in compiler messages.
+/// Expands the includes of a C file, each at its first occurrence. `#line` directives keep file
+/// names and line numbers correct in compiler messages.
 ///
 /// `generated` maps paths to headers that exist only in memory. `left_out` names headers for other
 /// compilers.
@@ -178,8 +177,8 @@ fn append(
     }
 }
 
-/// Resolves the path `included` relative to `folder`. The result has no `..` and is relative to the
-/// root.
+/// Resolves the path `included` relative to `folder`. The result is relative to the root and
+/// contains no `..`.
 fn resolve(folder: &str, included: &str) -> String {
     let mut parts: Vec<&str> = folder.split('/').filter(|part| !part.is_empty()).collect();
     for part in included.split('/') {

@@ -1,4 +1,4 @@
-/* Constants of packet headers and a parser for Ethernet headers, shared by several functions. */
+/* Packet header constants, and a parser for Ethernet headers. */
 #ifndef GODWIT_FRAME_H
 #define GODWIT_FRAME_H
 
@@ -10,8 +10,7 @@
 #define GW_PROTOCOL_TCP    6u
 #define GW_PROTOCOL_UDP    17u
 
-/* Intermediate result for one packet, from the code before the table lookup to the code after
- * it. */
+/* State of one packet between the code before the table lookup and the code after it. */
 typedef struct gw_half {
     GW_GLOBAL gw_u8 *frame; /* first byte of the frame */
     gw_u32 offset;          /* offset at which the second half continues; 0: nothing left to do */

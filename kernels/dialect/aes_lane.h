@@ -1,6 +1,6 @@
 /*
- * AES with one thread per block, for modes whose blocks are independent. The code uses the table of
- * aes_team.h in the local memory of the work-group. Each 32-bit word is one column of the AES
+ * AES with one thread per block, for modes whose blocks are independent. The lookup table of
+ * aes_team.h must be in the work-group's local memory. Each 32-bit word is one column of the AES
  * state, in memory order.
  */
 #ifndef GODWIT_AES_LANE_H
@@ -8,8 +8,8 @@
 
 #include "aes_team.h"
 
-/* Number of AES blocks that a thread encrypts together. The thread computes on one block while it
- * loads table entries for the other block. */
+/* Number of AES blocks that a thread encrypts together. It computes one block while the table
+ * entries of the other block load. */
 #define GW_AES_LANE_BLOCKS 2u
 
 GW_LANE const GW_LOCAL gw_u8 *gw_aes_lane_table(const GW_LOCAL gw_aes_team_table *table)
@@ -25,7 +25,7 @@ GW_LANE gw_u32 gw_aes_lane_entry(const GW_LOCAL gw_u8 *table, gw_u32 column, gw_
                                       gw_byte_above(column, row, 0));
 }
 
-/* Computes one column of the next AES state with SubBytes, ShiftRows, MixColumns and AddRoundKey.
+/* Computes one column of the next AES state: SubBytes, ShiftRows, MixColumns and AddRoundKey.
  * ShiftRows takes row 0 from the column `row0`, row 1 from `row1`, and so on. */
 GW_LANE gw_u32 gw_aes_lane_column(const GW_LOCAL gw_u8 *table, gw_u32 row0, gw_u32 row1,
                                   gw_u32 row2, gw_u32 row3, gw_u32 key)
@@ -35,8 +35,7 @@ GW_LANE gw_u32 gw_aes_lane_column(const GW_LOCAL gw_u8 *table, gw_u32 row0, gw_u
     return even ^ gw_rotate_left32(odd, 8) ^ key;
 }
 
-/* Computes one column of the state after the last AES round, which has no MixColumns. Bytes 1 and 2
- * of a table entry contain the result of SubBytes. In a rotated entry, bytes 0 and 3 contain it. */
+/* Computes one column of the final AES round, which has no MixColumns. */
 GW_LANE gw_u32 gw_aes_lane_last(const GW_LOCAL gw_u8 *table, gw_u32 row0, gw_u32 row1, gw_u32 row2,
                                 gw_u32 row3, gw_u32 key)
 {

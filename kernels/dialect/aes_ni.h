@@ -9,8 +9,8 @@
  * cycles and a throughput of 1 or 2 per cycle. Independent blocks hide the latency. */
 #define GW_AES_LANES 8u
 
-/* Marks functions that are inlined for each number of AES rounds. The number is then a constant, so
- * instructions address the round keys directly. */
+/* Marks functions that are inlined once per AES key size. The number of rounds is then a constant,
+ * so instructions address the round keys directly. */
 #define GW_AES_INLINE static inline __attribute__((always_inline))
 
 typedef __m128i gw_aes_block;

@@ -150,7 +150,7 @@ GW_LANE gw_u32 gw_aes_unsubstitute(gw_u32 row0, gw_u32 row1, gw_u32 row2, gw_u32
 }
 
 /* Applies ShiftRows, SubBytes and MixColumns to one column. The table holds the entries for row 0.
- * The entry for each further row is rotated by one more byte. */
+ * Each further row rotates its entry by one more byte. */
 GW_LANE gw_u32 gw_aes_column(gw_u32 row0, gw_u32 row1, gw_u32 row2, gw_u32 row3)
 {
     return gw_aes_columns[row0 & 0xff] ^ gw_rotate_left32(gw_aes_columns[row1 >> 8 & 0xff], 8) ^

@@ -1,21 +1,21 @@
 /*
- * AES (FIPS 197) on devices, with a team of two neighbouring threads (threads of a warp) for each
- * block. Thread h of a team holds columns 2h and 2h + 1 of a block. A column is a word in memory
- * order whose lowest byte is row 0. All threads of a warp call these functions together.
+ * AES (FIPS 197) on devices, with a team of two neighbouring threads per block. Thread h of a team
+ * holds columns 2h and 2h + 1 of a block. A column is a word in memory order whose lowest byte is
+ * row 0. All threads of a warp call these functions together.
  *
- * SubBytes and MixColumns together are one lookup in a table of 256 words for row 0. For each
- * further row, the entry is rotated by one more byte. The local memory of the work-group holds one
- * copy of the table per thread of a warp. Each thread thus reads from a separate bank. It also
- * holds a second set of copies, rotated by two bytes:
+ * One lookup in a table of 256 words computes SubBytes and MixColumns for row 0. Each further row
+ * rotates its entry by one more byte. The work-group's local memory holds one copy of the table per
+ * thread of a warp, so each thread reads from a separate bank. It also holds a second set of
+ * copies, rotated by two bytes:
  *
  *   | entry 0: thread 0 ... thread 31 | rotated: thread 0 ... thread 31 | entry 1: ...
  *
- * An entry takes 256 bytes. The address of a lookup is therefore the byte followed by the thread's
- * offset, without arithmetic. The time of a lookup is independent of keys and data.
+ * An entry takes 256 bytes, so the address of a lookup is the byte followed by the thread's offset.
+ * No arithmetic is needed. The time of a lookup is independent of keys and data.
  *
- * A team has two threads rather than four. With two threads, a round takes two exchanges and eight
- * dependent lookups per thread. This is faster than three exchanges and four lookups with four
- * threads. Fewer exchanges also leave capacity for more packets.
+ * With two threads, a round takes two exchanges and eight dependent lookups per thread. This is
+ * faster than four threads with three exchanges and four lookups. Fewer exchanges also leave
+ * capacity for more packets.
  */
 #ifndef GODWIT_AES_TEAM_H
 #define GODWIT_AES_TEAM_H
@@ -57,8 +57,7 @@ GW_GROUP void gw_aes_team_fill(GW_LOCAL gw_aes_team_table *table, gw_u32 inverse
     for (gw_u32 i = gw_lane_id(); i < 256; i += gw_lane_count()) {
         const gw_u32 entry = inverse ? gw_aes_inverse_columns[i] : gw_aes_columns[i];
         for (gw_u32 j = 0; j < GW_AES_TABLE_LANES; j++) {
-            /* Neighbouring threads start with different copies, because they must write to
-             * different memory banks. */
+            /* Neighbouring threads start with different copies to avoid bank conflicts. */
             const gw_u32 lane = (i + j) % GW_AES_TABLE_LANES;
             table->words[i][0][lane] = entry;
             table->words[i][1][lane] = gw_rotate_left32(entry, 16);
@@ -93,9 +92,9 @@ GW_LANE void gw_aes_team_begin(gw_aes_team *team, const GW_LOCAL gw_aes_team_tab
 }
 
 /*
- * Returns the entry of the AES lookup table for the byte in row `row` of a column. For rows 2 and
- * 3, the entry is rotated by two bytes. The load is volatile, because the compiler must issue all
- * loads of an AES round before it uses any of them. Otherwise, a block takes 20 % longer.
+ * Returns the table entry for the byte in row `row` of a column. For rows 2 and 3, the entry is
+ * rotated by two bytes. The load is volatile, so that the compiler issues all loads of an AES round
+ * before it uses any of them. Otherwise, a block takes 20 % longer.
  */
 GW_LANE gw_u32 gw_aes_team_lookup(const gw_aes_team *team, gw_u32 column, gw_u32 row)
 {
@@ -122,8 +121,7 @@ GW_LANE void gw_aes_team_rows(const gw_aes_team *team, gw_u32 inverse, gw_aes_ha
     rows[1][inverse ? 3 : 1] = gw_aes_team_lookup(team, other0, inverse ? 3 : 1);
 }
 
-/* Computes one AES round with SubBytes, ShiftRows, MixColumns and AddRoundKey. The last round needs
- * other code. */
+/* Computes one AES round except the last: SubBytes, ShiftRows, MixColumns and AddRoundKey. */
 GW_LANE gw_aes_half gw_aes_team_round(const gw_aes_team *team, gw_u32 inverse, gw_aes_half state,
                                       gw_aes_half key)
 {
@@ -138,13 +136,13 @@ GW_LANE gw_aes_half gw_aes_team_round(const gw_aes_team *team, gw_u32 inverse, g
 }
 
 /*
- * Number of the first AES round that belongs to the last call for a block. A block passes through
+ * First AES round that the final call for a block computes. A block passes through
  * gw_aes_team_start, gw_aes_team_rounds, and then gw_aes_team_encrypt_end or
  * gw_aes_team_decrypt_end.
  *
- * Callers can split the rounds before this one into several calls of gw_aes_team_rounds. Other work
- * between two calls then fills the stalls of a round. Without the split, the compiler would
- * schedule this other work before all rounds.
+ * Callers can split the earlier rounds into several calls to gw_aes_team_rounds. Other work between
+ * two calls then fills the stalls of a round. Without the split, the compiler would schedule this
+ * other work before all rounds.
  */
 #define GW_AES_TEAM_SPLIT 10u
 
@@ -167,8 +165,8 @@ GW_LANE gw_aes_half gw_aes_team_rounds(const gw_aes_team *team, gw_u32 inverse, 
     return state;
 }
 
-/* Computes the AES rounds from round 10 on. For the last round, only looks up the table entries and
- * stores them in `rows`. */
+/* Computes the AES rounds from round 10 on. For the last round, it only loads the table entries
+ * into `rows`. */
 GW_LANE void gw_aes_team_last_rounds(const gw_aes_team *team, gw_u32 inverse, gw_aes_half state,
                                      gw_u32 rows[GW_AES_TEAM_WORDS][4])
 {
@@ -191,8 +189,8 @@ GW_LANE gw_aes_half gw_aes_team_encrypt_end(const gw_aes_team *team, gw_aes_half
     gw_aes_team_last_rounds(team, 0, state, rows);
     GW_UNROLL
     for (gw_u32 i = 0; i < GW_AES_TEAM_WORDS; i++) {
-        /* Bytes 1 and 2 of a table entry contain the result of SubBytes. In a rotated entry, bytes
-         * 0 and 3 contain it. */
+        /* Bytes 1 and 2 of an entry contain the result of SubBytes. In a rotated entry, these are
+         * bytes 0 and 3. */
         state.word[i] = (((rows[i][0] >> 8) & 0x000000ffu) | (rows[i][1] & 0x0000ff00u) |
                          ((rows[i][2] >> 8) & 0x00ff0000u) | (rows[i][3] & 0xff000000u)) ^
                         team->last.word[i];
@@ -200,8 +198,6 @@ GW_LANE gw_aes_half gw_aes_team_encrypt_end(const gw_aes_team *team, gw_aes_half
     return state;
 }
 
-/* Returns the result s of InvSubBytes. The bytes of an entry of the inverse AES table are 14s, 9s,
- * 13s and 11s in GF(2^8), and their XOR is s. */
 GW_LANE gw_u32 gw_aes_team_plain(gw_u32 entry)
 {
     entry ^= entry >> 16;

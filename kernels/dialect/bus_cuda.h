@@ -1,16 +1,16 @@
 /*
  * Copies packet data between host memory and device memory under CUDA, with all threads of a
- * work-group. gw_fetch copies packet bytes to the device before a function reads them. gw_return
- * copies packet bytes to the host after a function has written them. gw_fetch_arrays and
- * gw_return_arrays copy the arrays with one element per packet, such as the descriptors.
+ * work-group. gw_fetch copies frames to the device before a function reads them. gw_return copies
+ * frames back after a function has written them. gw_fetch_arrays and gw_return_arrays copy
+ * per-packet arrays, such as the descriptors.
  */
 #ifndef GODWIT_BUS_CUDA_H
 #define GODWIT_BUS_CUDA_H
 
 #include "loops_device.h"
 
-/* Maximum number of bytes that a configured function reads and writes at the start of each frame.
- * The values are Contract::reads_bytes and Contract::writes_bytes. */
+/* Number of bytes at the start of each frame that a configured function may read and write
+ * (Contract::reads_bytes, Contract::writes_bytes). */
 typedef struct gw_reach {
     gw_u32 reads_bytes;
     gw_u32 writes_bytes;
@@ -23,12 +23,12 @@ typedef struct gw_reach {
 #define GW_WORD_BYTES 16u
 #define GW_UNIT_WORDS (GW_BUFFER_UNIT / GW_WORD_BYTES)
 
-/* Number of words that a thread loads before it waits for them. All of these loads overlap in one
- * round trip over the bus. */
+/* Number of words that a thread loads before it waits for them. These loads overlap in one bus
+ * round trip. */
 #define GW_WORDS_IN_FLIGHT 12u
 
-/* Range of aligned words that covers some bytes of a packet. Buffers begin and end at multiples of
- * 64 bytes, so the range stays within the packet's buffer. */
+/* Range of aligned words that covers part of a packet. Buffers begin and end at multiples of 64
+ * bytes, so the range stays within the packet's buffer. */
 typedef struct gw_span {
     gw_u64 first; /* index of the first word, from the arena's start */
     gw_u32 words;
@@ -49,8 +49,8 @@ GW_LANE gw_span gw_span_of(const gw_descriptor *descriptor, gw_u32 reach_bytes)
     return span;
 }
 
-/* Returns the range of aligned words that covers the first reach_bytes bytes of one packet in a
- * batch. If `outcomes` is not 0, the range of a dropped packet is empty. */
+/* Returns the range of aligned words that covers a packet's first reach_bytes bytes. If `outcomes`
+ * is not 0, dropped packets have an empty range. */
 GW_LANE gw_span gw_span_at(const gw_descriptor *descriptors, const gw_outcome *outcomes,
                            gw_u32 packet, gw_u32 reach_bytes)
 {
@@ -61,8 +61,8 @@ GW_LANE gw_span gw_span_at(const gw_descriptor *descriptors, const gw_outcome *o
     return span;
 }
 
-/* Returns the number of words to copy for the longest packet in a batch. All threads of a warp call
- * this function together. */
+/* Returns the number of words in the batch's longest packet. All threads of a warp call this
+ * function together. */
 GW_LANE gw_u32 gw_span_words_max(const gw_descriptor *descriptors, const gw_outcome *outcomes,
                                  gw_u32 count, gw_u32 reach_bytes)
 {
@@ -77,8 +77,8 @@ GW_LANE gw_u32 gw_span_words_max(const gw_descriptor *descriptors, const gw_outc
 
 /*
  * Copies the packets of a batch between host memory and device memory. Consecutive threads copy
- * consecutive words. All packets count as long as the longest one. This wastes few threads, because
- * the packets of a batch have similar lengths.
+ * consecutive words. Each packet gets as many threads as the longest one. Few threads are wasted,
+ * because packets of one batch have similar lengths.
  */
 GW_GROUP void gw_copy_packets(gw_u8 *to, const gw_u8 *from, const gw_descriptor *descriptors,
                               const gw_outcome *outcomes, gw_u32 count, gw_u32 reach_bytes)
@@ -151,8 +151,8 @@ GW_GROUP void gw_return(gw_u8 *shadow, gw_u8 *host, const gw_descriptor *descrip
 }
 
 /*
- * Host address of the array `parameters`, or 0 if the copy engines of the GPU transfer all packet
- * data. The other packet arrays have the same distance from it in host memory as in device memory.
+ * Host address of the array `parameters`, or 0 if the GPU's copy engines transfer all packet data.
+ * Host memory and device memory place the other packet arrays at the same distance from it.
  */
 typedef gw_u64 gw_host_arrays;
 
@@ -179,7 +179,7 @@ GW_GROUP void gw_fetch_arrays(const gw_chunk_arrays *chunk, gw_host_arrays host,
 
 /*
  * Copies the results of a batch to host memory. If the work-group has several warps, the first warp
- * takes the next batch instead.
+ * instead takes the next batch.
  */
 GW_GROUP void gw_return_arrays(const gw_chunk_arrays *chunk, gw_host_arrays host, gw_u32 has_chain,
                                gw_u32 first, gw_u32 count)

@@ -1,4 +1,4 @@
-/* Defines the basic operations of kernels for the system's C compiler (gcc or clang). Kernels are
+/* Defines the basic kernel operations for the system's C compiler (gcc or clang). Kernels are
  * written in a subset of C that also compiles for GPUs. On a CPU, a work-group consists of one
  * thread. */
 #ifndef GODWIT_DIALECT_CPU_H
@@ -174,7 +174,6 @@ GW_LANE gw_u32 gw_ones_sum(const gw_u8 *bytes, gw_u32 length)
         sum += word;
         sum += sum < word;
     }
-    /* The upper half of x + rotate(x, 32) is the sum of both halves of x with the carry. */
     const gw_u32 half = (gw_u32)((sum + gw_rotate_left64(sum, 32)) >> 32);
     return __builtin_bswap16((gw_u16)((half + gw_rotate_left32(half, 16)) >> 16));
 }

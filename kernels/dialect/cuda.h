@@ -1,4 +1,4 @@
-/* Defines the basic operations of kernels for NVRTC, the run-time compiler of CUDA C++. Kernels are
+/* Defines the basic kernel operations for NVRTC, the run-time compiler of CUDA C++. Kernels are
  * written in a subset of C that also compiles for CPUs. CUDA pointers are generic, so one
  * definition of an operation serves all address spaces. */
 #ifndef GODWIT_DIALECT_CUDA_H
@@ -25,15 +25,15 @@ typedef unsigned long long gw_u64;
 #define GW_PRIVATE
 #define GW_TABLE static __constant__ const
 
-/* Number of threads per CUDA block. It suffices for 32 packets with nine threads each, or for 64
- * packets with three threads each. */
+/* Threads per CUDA block: enough for 32 packets with nine threads each, or 64 packets with three
+ * threads each. */
 #define GW_GROUP_LANES 288u
 
 /* Minimum number of resident blocks per multiprocessor. With two blocks, each thread can use 112
  * registers. */
 #define GW_GROUPS_MIN 2
 
-/* Functions whose threads exchange words process each packet with several threads under CUDA. */
+/* Under CUDA, several threads process each packet of a function whose threads exchange words. */
 #define GW_TEAM_FORM        GW_BY_GROUP
 #define GW_TEAM_FORMS(list) list
 
@@ -63,8 +63,8 @@ GW_LANE void gw_barrier(void)
     __syncthreads();
 }
 
-/* Exchanges a word with the neighbouring thread, and returns the word of that thread. Threads 2n
- * and 2n + 1 are neighbours. All threads of the warp must call this function. */
+/* Exchanges a word with the neighbouring thread: threads 2n and 2n + 1 are neighbours. Returns the
+ * neighbour's word. All threads of the warp must call this function. */
 GW_LANE gw_u32 gw_pair_word(gw_u32 word)
 {
     return __shfl_xor_sync(0xffffffffu, word, 1);
@@ -98,13 +98,13 @@ GW_LANE void gw_warp_barrier(void)
     __syncwarp();
 }
 
-/* Atomic operations on the shared memory of a work-group. gw_local_add returns the old value. */
+/* Atomic operations on a work-group's shared memory. gw_local_add returns the old value. */
 GW_LANE gw_u32 gw_local_add(gw_u32 *word, gw_u32 value)
 {
     return atomicAdd(word, value);
 }
 
-/* Adds a number to a word that all work-groups share, and returns the old value. */
+/* Adds to a word that all work-groups share. Returns the old value. */
 #define gw_global_add(word, value) atomicAdd((gw_u32 *)(word), (value))
 
 GW_LANE void gw_local_min(gw_u32 *word, gw_u32 value)
@@ -211,7 +211,7 @@ GW_LANE gw_u64 gw_rotate_left64(gw_u64 value, gw_u32 bits)
 }
 
 /* Returns the XOR of three words, computed with one instruction. Without the inline assembly, the
- * compiler could use two dependent instructions. */
+ * compiler may emit two dependent instructions. */
 GW_LANE gw_u32 gw_xor3(gw_u32 a, gw_u32 b, gw_u32 c)
 {
     gw_u32 sum;

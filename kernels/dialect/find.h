@@ -1,7 +1,6 @@
-/* gw_find_word searches two arrays of four 64-bit words each, one after the other. A word matches
- * if the bits that `mask` selects equal these bits of the expected value. Each array has a separate
- * expected value other than 0. The function returns the first match, or 0 if there is no match.
- * Each word is read with a single load. */
+/* Searches two arrays of four 64-bit words for the first match (gw_find_word). A word matches if
+ * the bits in `mask` equal the same bits of the array's expected value. Expected values are not 0.
+ * The result is 0 if no word matches. Each word is read with a single load. */
 #ifndef GODWIT_DIALECT_FIND_H
 #define GODWIT_DIALECT_FIND_H
 
@@ -9,7 +8,7 @@
 
 #include <immintrin.h>
 
-/* Searches for a word with AVX-512. It compares both arrays at once in one register. */
+/* Searches for a word with AVX-512. One comparison covers both arrays. */
 GW_LANE gw_u64 gw_find_word(const gw_u64 *first, gw_u64 expected_first, const gw_u64 *second,
                             gw_u64 expected_second, gw_u64 mask)
 {
@@ -26,7 +25,7 @@ GW_LANE gw_u64 gw_find_word(const gw_u64 *first, gw_u64 expected_first, const gw
 #else
 
 /* Searches for a word in portable C. The code has no branches, because a CPU cannot predict them
- * for random words. The scan runs backwards, so the first match remains as the result. */
+ * for random words. The scan runs backwards, so that the first match is the final result. */
 GW_LANE gw_u64 gw_find_word(const GW_GLOBAL gw_u64 *first, gw_u64 expected_first,
                             const GW_GLOBAL gw_u64 *second, gw_u64 expected_second, gw_u64 mask)
 {

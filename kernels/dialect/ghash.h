@@ -1,8 +1,8 @@
 /*
- * GHASH (NIST SP 800-38D, section 6.4), computed as POLYVAL (RFC 8452, appendix A). The bytes of
- * elements are reversed. The coefficients of an element are then ordered as in a little-endian
- * 128-bit number, which suits the multipliers of processors. The file ghash_clmul.h uses carry-less
- * multiplication, and ghash_words.h uses 32-bit multiplication. Both define:
+ * GHASH (NIST SP 800-38D, section 6.4), computed as POLYVAL (RFC 8452, appendix A). Elements have
+ * reversed bytes. Their coefficients are then ordered as in a little-endian 128-bit number, which
+ * suits the multipliers of processors. The file ghash_clmul.h uses carry-less multiplication, and
+ * ghash_words.h uses 32-bit multiplication. Both define:
  *
  *   gw_ghash_element                      16 bytes, in registers
  *   gw_ghash_zero()

@@ -7,8 +7,7 @@
 
 typedef __m128i gw_ghash_element;
 
-/* The 256-bit product of two GHASH elements before its reduction. Its value is low + middle * x^64
- * + high * x^128. */
+/* Unreduced 256-bit product of two GHASH elements: low + middle * x^64 + high * x^128. */
 typedef struct gw_ghash_product {
     __m128i low;
     __m128i middle;
@@ -67,8 +66,8 @@ GW_LANE gw_ghash_product gw_ghash_gather(gw_ghash_product x, gw_ghash_product y)
 }
 
 /* Reduces a 256-bit product of GHASH elements modulo x^128 + x^127 + x^126 + x^121 + 1 with
- * Montgomery's method. The function adds multiples of the polynomial that clear the low half, 64
- * bits at a time. */
+ * Montgomery's method. It adds multiples of the polynomial that clear the low half, 64 bits at a
+ * time. */
 GW_LANE gw_ghash_element gw_ghash_reduce(gw_ghash_product product)
 {
     const __m128i polynomial = _mm_set_epi64x(0, (long long)0xc200000000000000ull);

@@ -9,8 +9,7 @@
 #ifndef GODWIT_GHASH_WORDS_H
 #define GODWIT_GHASH_WORDS_H
 
-/* An element of GHASH, as four words of 32 coefficients. Word 0 holds the coefficients of x^0 to
- * x^31. */
+/* GHASH element with 128 coefficients. Word 0 holds the coefficients of x^0 to x^31. */
 typedef struct gw_ghash_element {
     gw_u32 word0;
     gw_u32 word1;
@@ -71,7 +70,7 @@ GW_LANE gw_u64 gw_ghash_multiply32(gw_u32 x, gw_u32 y)
     return (z0 & mask) | (z1 & mask << 1) | (z2 & mask << 2) | (z3 & mask << 3);
 }
 
-/* Product of two polynomials with 64 coefficients each. Karatsuba's method needs only three
+/* Product of two polynomials with 64 coefficients each, by Karatsuba's method with three
  * multiplications. */
 typedef struct gw_ghash_half {
     gw_u64 low;

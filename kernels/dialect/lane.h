@@ -1,9 +1,9 @@
-/* Inputs of packet functions, and helpers that write the outcome of a packet. A function processes
- * either one packet per thread or a batch of packets per work-group. */
+/* Inputs of packet functions, and helpers that write a packet's outcome. A function processes
+ * either one packet per thread or one packet batch per work-group. */
 #ifndef GODWIT_LANE_H
 #define GODWIT_LANE_H
 
-/* Inputs of a function that processes one packet in one thread. */
+/* Inputs of a function that runs with one thread per packet. */
 typedef struct gw_lane {
     GW_GLOBAL gw_u8 *buffer;      /* start of the packet's buffer in the arena, 64-byte aligned */
     const GW_GLOBAL gw_u8 *image; /* the function's table image, 64-byte aligned */
@@ -28,12 +28,12 @@ typedef struct gw_work {
 } gw_work;
 
 /*
- * Adds a number to a counter of the function. The header that is generated from the declaration of
- * a function calls it for each declared counter.
+ * Adds a number to a counter of the function. For each declared counter, a generated header
+ * contains a wrapper of this function.
  *
- * Each worker of the CPU has its own counters. The work-groups of another device share the counters
- * in the table image, which begin at `offset`. A counter has 64 bits, and not all devices can add
- * 64 bits at once. The packet whose addition overflows the lower half adds the carry.
+ * Each CPU worker has its own counters. On other devices, the work-groups share the counters in the
+ * table image, which begin at `offset`. A counter has 64 bits, and not all devices can add 64 bits
+ * at once. The addition that overflows the lower half therefore also adds the carry.
  */
 GW_LANE void gw_count(const gw_lane *lane, gw_u32 offset, gw_u32 index, gw_u32 value)
 {
@@ -56,7 +56,7 @@ GW_LANE GW_GLOBAL gw_u8 *gw_frame(const gw_lane *lane, const gw_descriptor *desc
     return lane->buffer + descriptor->head;
 }
 
-/* Writes the outcome of a packet. `verdict` is an index into the verdicts of the function. */
+/* Writes a packet's outcome. `verdict` is an index into the function's verdicts. */
 GW_LANE void gw_verdict(gw_outcome *outcome, gw_u32 verdict, gw_u32 port, gw_u32 value)
 {
     outcome->verdict = (gw_u8)verdict;
@@ -65,8 +65,7 @@ GW_LANE void gw_verdict(gw_outcome *outcome, gw_u32 verdict, gw_u32 port, gw_u32
     outcome->value = value;
 }
 
-/* Writes the outcome of a dropped packet. `reason` is an index into the drop reasons of the
- * function. */
+/* Writes the outcome of a dropped packet. `reason` is an index into the function's drop reasons. */
 GW_LANE void gw_drop(gw_outcome *outcome, gw_u32 reason)
 {
     outcome->verdict = GW_VERDICT_DROP;

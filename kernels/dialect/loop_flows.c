@@ -1,8 +1,8 @@
 /*
- * Template of the functions that prepare packets on the CPU for a function with flows. NAME is the
- * name of the function, UPPER the prefix of its macros, and FLOW the name of its flows.
+ * Template of the host code that prepares packets for a function with flows. NAME is the name
+ * of the function, UPPER is the prefix of its macros, and FLOW is the name of its flows.
  *
- * A group of packets passes three steps, so that the loads of different packets overlap:
+ * Packets pass three steps in groups, so that the loads of different packets overlap:
  *
  *   1. `find` reads the frame and returns the key. The bucket of the key is prefetched.
  *   2. The bucket is read, and the record that it names is prefetched.
@@ -43,8 +43,8 @@ static inline void gw_NAME_expire(gw_NAME *own, gw_u8 *record)
     own->expired++;
 }
 
-/* Sets the clock. Removes flows whose timer has ended: in about GW_FLOWS_SWEEP_MS, all records are
- * checked. */
+/* Sets the clock and removes expired flows. A sweep over all records takes about
+ * GW_FLOWS_SWEEP_MS. */
 static void gw_NAME_clock(gw_NAME *own, gw_u64 now_ns)
 {
     const gw_u32 tick = (gw_u32)(now_ns / 1000000u);
@@ -53,7 +53,7 @@ static void gw_NAME_clock(gw_NAME *own, gw_u64 now_ns)
         own->tick = tick;
         own->swept = tick;
     }
-    /* The difference is negative if a packet has an earlier time than the last one. */
+    /* The difference is negative if a packet is older than the last one. */
     if (tick - own->tick >= 0x80000000u) {
         return;
     }
@@ -76,7 +76,7 @@ static void gw_NAME_clock(gw_NAME *own, gw_u64 now_ns)
     }
 }
 
-/* Returns the record of a key, or null. `value` is a guess of its entry. */
+/* Returns the record of a key, or null. `value` is the likely value of its entry. */
 static inline gw_u8 *gw_NAME_at(gw_NAME *own, gw_u32 value, gw_u64 hash, const gw_u64 *words,
                                 gw_side side)
 {
@@ -176,7 +176,7 @@ static inline void gw_NAME_group(gw_NAME *own, const gw_flows_call *call, gw_u32
 }
 
 #ifdef GW_CHECKED
-/* The program of `godwit test` has several copies of these functions. */
+/* `godwit test` links several copies of these functions. */
 #define GW_FLOWS_COPY_OF(copy, entry) copy##_flows_##entry
 #define GW_FLOWS_COPY(copy, entry)    GW_FLOWS_COPY_OF(copy, entry)
 #define GW_FLOWS_ENTRY(entry)         GW_FLOWS_COPY(GW_CHECKED, entry)
@@ -191,8 +191,8 @@ GW_FLOWS_EXPORTED void GW_FLOWS_ENTRY(counts)(const void *memory, gw_u64 *counts
 GW_FLOWS_EXPORTED gw_u32 GW_FLOWS_ENTRY(bucket)(const gw_u8 *image, const gw_u8 *frame,
                                                 gw_u64 length);
 
-/* Creates the state in memory that is zero. Returns the size of this memory, also if `memory` is
- * null. */
+/* Initialises the flow state in zeroed memory, unless `memory` is null. Returns the size of the
+ * state in bytes. */
 gw_u64 GW_FLOWS_ENTRY(open)(void *memory, const gw_flows_config *config)
 {
     gw_flows own = {0};
@@ -210,7 +210,7 @@ gw_u64 GW_FLOWS_ENTRY(open)(void *memory, const gw_flows_config *config)
     return bytes;
 }
 
-/* Prepares packets for the kernel. A call without packets only removes flows. */
+/* Prepares packets for the kernel. A call without packets only removes expired flows. */
 void GW_FLOWS_ENTRY(prepare)(void *memory, const gw_flows_call *call)
 {
     gw_NAME *own = memory;
@@ -224,7 +224,7 @@ void GW_FLOWS_ENTRY(prepare)(void *memory, const gw_flows_call *call)
     }
 }
 
-/* Returns the numbers of flows: active, created, expired, refused. */
+/* Returns the flow counts: active, created, expired, refused. */
 void GW_FLOWS_ENTRY(counts)(const void *memory, gw_u64 *counts)
 {
     const gw_flows *own = memory;
@@ -234,8 +234,8 @@ void GW_FLOWS_ENTRY(counts)(const void *memory, gw_u64 *counts)
     counts[3] = own->refused;
 }
 
-/* Returns the steering bucket of a frame, or GW_FLOW_BUCKETS if the flow hash selects the worker.
- */
+/* Returns the steering bucket of a frame, or GW_FLOW_BUCKETS if its flow hash selects the
+ * worker. */
 gw_u32 GW_FLOWS_ENTRY(bucket)(const gw_u8 *image, const gw_u8 *frame, gw_u64 length)
 {
     const gw_packet packet = {frame, 0, (gw_u32)length, GW_FLOW_BUCKETS};

@@ -1,6 +1,6 @@
 /*
- * Templates of the loops over packets that the tool gopt transforms (docs/gopt.md). The transformed
- * loop interleaves a group of packets. At each memory access that is likely to miss all caches, it
+ * Templates of the packet loops that the tool gopt transforms (docs/gopt.md). The transformed loop
+ * interleaves a group of packets. At each memory access that is likely to miss all caches, it
  * switches to another packet of the group. With a group size of 0 or 1, it processes one packet
  * after another. The build instantiates gw_bin_NAME for each function with such memory accesses.
  * Other functions use the loop in loops_cpu.h.
@@ -9,8 +9,7 @@
 #define GOPT_GROUP     group
 #define GOPT_GROUP_MAX 64
 
-/* Number of packets by which the loop prefetches frames ahead of their use, measured with `bench
- * ipv4`. */
+/* Prefetch distance for frames, in packets, measured with `bench ipv4`. */
 #define GW_FRAMES_AHEAD 32u
 
 #define GW_PROBE_READS 4u
@@ -51,7 +50,6 @@ static __attribute__((noinline, flatten)) void gw_bin_NAME(const gw_bin_call *ca
     const gw_u32 group = call->group;
     gw_u64 *counters = call->counters;
 
-    /* Prefetch the first frames. The loop below prefetches all later frames. */
     for (gw_u32 i = 0; group != 1 && i < count && i < GW_FRAMES_AHEAD; i++) {
         GW_FETCH(arena + (gw_u64)descriptors[i].buffer * GW_BUFFER_UNIT + descriptors[i].head);
     }
@@ -62,16 +60,16 @@ static __attribute__((noinline, flatten)) void gw_bin_NAME(const gw_bin_call *ca
             const gw_descriptor *far = &descriptors[i + GW_FRAMES_AHEAD];
             GW_FETCH(arena + (gw_u64)far->buffer * GW_BUFFER_UNIT + far->head);
         }
-        /* The packet descriptor is modified in its array. The transformed loop would save a local
-         * copy at every switch between packets. */
+        /* Use the descriptor in its array, because the transformed loop would save a local copy at
+         * every switch between packets. */
         gw_descriptor *descriptor = descriptors + i;
         gw_outcome *outcome = outcomes + i;
         outcome->verdict = 0;
         outcome->reason = 0;
         outcome->port = 0;
         outcome->value = 0;
-        /* The transformed loop saves only these values when it switches between packets, because
-         * they differ between packets. */
+        /* These values differ between packets, so the transformed loop saves them at every
+         * switch. */
         gw_u8 *buffer = arena + (gw_u64)descriptor->buffer * GW_BUFFER_UNIT;
         const gw_u64 parameter = parameters[i];
         const gw_lane lane = {buffer, image, parameter, variant, counters};
@@ -83,8 +81,9 @@ static __attribute__((noinline, flatten)) void gw_bin_NAME(const gw_bin_call *ca
 /* build: the other loops, and gw_run */
 
 /*
- * Reads random cache lines of a table, to choose the number of packets that the loop interleaves.
- * Each of `rounds` lookups reads GW_PROBE_READS lines. Each address depends on the previous read.
+ * Reads random cache lines of a table. The measured time selects the number of packets that the
+ * loop interleaves. Each of `rounds` lookups reads GW_PROBE_READS lines, and each address depends
+ * on the previous read.
  */
 static gw_u64 gw_probe_table(const gw_u8 *image, gw_u64 lines, gw_u64 seed, gw_u32 rounds,
                              gw_u32 group)

@@ -1,5 +1,5 @@
 /*
- * Loop in which packets continue from function to function on a device without returning to the
+ * Loop that passes packets from function to function on a device, without returning them to the
  * host.
  *
  * After a function has processed a batch of packets, the work-group looks up the next function of
@@ -12,9 +12,8 @@
  * packs the continuing packets into separate memory, so that no thread is idle. It copies them back
  * after the function.
  *
- * All of this happens within the work-group. Between two functions there is no kernel launch, no
- * list and no atomic operation across the device. A launched kernel and a persistent work-group use
- * the same code.
+ * The work-group needs no kernel launch, list or device-wide atomic operation between two
+ * functions. A launched kernel and a persistent work-group use the same code.
  *
  * The separate memory (chain_scratch) holds five arrays of chain_packets elements:
  *
@@ -30,11 +29,10 @@
 #define GODWIT_LOOPS_CHAIN_H
 
 /* Upper bound for the number of functions that a device runs for one batch. Each function runs at
- * most once, so the loop never reaches this bound. */
+ * most once per batch, so the loop never reaches this bound. */
 #define GW_STEPS_MAX 0xffffu
 
-/* Returns whether the device runs several functions one after another without the host. All threads
- * get the same result. */
+/* Returns whether the device runs a function chain. All threads get the same result. */
 GW_LANE gw_u32 gw_has_chain(const GW_GLOBAL gw_u8 *images)
 {
     return (gw_u32)(((const GW_GLOBAL gw_chain *)images)->rows != 0);
@@ -70,7 +68,7 @@ GW_LANE GW_GLOBAL gw_u32 *gw_chain_origins(const gw_chunk_arrays *chunk)
     return (GW_GLOBAL gw_u32 *)(chunk->chain_scratch + (gw_u64)chunk->chain_packets * 36);
 }
 
-/* Returns the number of next functions that a packet has taken on the device. */
+/* Returns how many next functions a packet has taken on the device. */
 GW_LANE gw_u32 gw_trail_hops(gw_u32 trail)
 {
     gw_u32 hops = 0;
@@ -80,8 +78,7 @@ GW_LANE gw_u32 gw_trail_hops(gw_u32 trail)
     return hops;
 }
 
-/* Stores the next function of each packet that the current function has processed. Also adds the
- * packet's verdict to the record of its path. */
+/* Stores each packet's next function, and adds its verdict to the record of its path. */
 GW_GROUP void gw_record_hops(const gw_chunk_arrays *chunk, const GW_LOCAL gw_steps *steps,
                              gw_u32 step)
 {
@@ -132,8 +129,8 @@ GW_GROUP void gw_pack_packets(const gw_chunk_arrays *chunk, GW_LOCAL gw_steps *s
 }
 
 /*
- * Selects the next function of a batch, and the packets that this function processes. Returns 0 if
- * no packet continues on the device.
+ * Selects the next function for a batch and the packets that it processes. Returns 0 if no packet
+ * continues on the device.
  *
  * All threads of the work-group call this function, which contains four barriers. After each
  * barrier, every thread sees what the others have written.

@@ -1,13 +1,12 @@
 /*
- * Loop over a batch of packets on a CPU core, which calls a function for one packet at a time.
- * Memory accesses stall the core, so the loop prefetches data for later packets. A frame is
- * prefetched 2 * GW_AHEAD packets before its use, and table data GW_AHEAD packets before its use.
+ * Packet loop of a CPU core, which calls a function for one packet at a time. Memory accesses stall
+ * the core, so the loop prefetches data for later packets. A frame is prefetched 2 * GW_AHEAD
+ * packets before its use, and table data GW_AHEAD packets before its use.
  */
 #ifndef GODWIT_LOOPS_CPU_H
 #define GODWIT_LOOPS_CPU_H
 
-/* Arguments of a loop over a batch of packets on a CPU core. The file src/level.rs declares the
- * same struct for Rust. */
+/* Arguments of the packet loop on a CPU core. src/level.rs declares the same struct for Rust. */
 typedef struct gw_bin_call {
     gw_u8 *arena;               /* base of the arena, 64-byte aligned */
     const gw_u8 *image;         /* the function's table image, 64-byte aligned */
@@ -20,16 +19,15 @@ typedef struct gw_bin_call {
     gw_u64 *counters; /* counters of the function on this worker */
 } gw_bin_call;
 
-/* Number of packets by which the loop prefetches table data ahead of its use. With 900,000 prefixes
- * and random addresses, the kernel `ipv4` takes 21, 15.3, 13.2 and 13.2 ns per packet at distances
- * of 8, 16, 32 and 64. */
+/* Prefetch distance for table data, in packets. With 900,000 prefixes and random addresses, the
+ * kernel `ipv4` takes 21, 15.3, 13.2 and 13.2 ns per packet at distances of 8, 16, 32 and 64. */
 #define GW_AHEAD 32u
 
 typedef void gw_packet_function(const gw_lane *, gw_descriptor *, gw_outcome *);
 typedef void gw_touch_function(const gw_lane *, const gw_descriptor *);
 
-/* Runs a function for each packet of a batch. The loop is inlined for each function. The compiler
- * can therefore call `packet` and `touch` directly. */
+/* Runs a function for each packet of a batch. The loop is inlined for each function, so the
+ * compiler can call `packet` and `touch` directly. */
 static inline __attribute__((always_inline)) void gw_bin_loop(const gw_bin_call *call,
                                                               gw_u32 variant,
                                                               gw_packet_function *packet,
@@ -78,8 +76,8 @@ static inline __attribute__((always_inline)) void gw_bin_loop(const gw_bin_call 
         (void)descriptor;                                                                          \
     }
 
-/* Defines gw_bin_<name>, the loop over a batch of packets for a function that gopt does not
- * transform. Kinds of processing 0 and 1 have separate code, in which the kind is a constant. */
+/* Defines gw_bin_<name>, the packet loop of a function that gopt does not transform. Variants 0 and
+ * 1 have separate code, in which the variant is a constant. */
 #define GW_BIN_LOOP(name)                                                                          \
     static __attribute__((noinline)) void gw_bin_##name(const gw_bin_call *call)                   \
     {                                                                                              \

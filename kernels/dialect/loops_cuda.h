@@ -1,14 +1,14 @@
 /*
- * The entry points under CUDA. Grids are one-dimensional. A work-group is a CUDA block of
- * GW_GROUP_LANES threads.
+ * Entry points of the kernels under CUDA. Grids are one-dimensional. A work-group is a CUDA block
+ * of GW_GROUP_LANES threads.
  *
  *   gw_chunk        launched for each set of batches, with any number of work-groups
  *   gw_persistent   launched once; work-group i serves queue i until the host stops it
  *
- * The functions work on a copy of all packet buffers in device memory, with the same offsets as in
- * host memory. Copy engines transfer the packet arrays of a launch, and the packet buffers if these
- * are contiguous. Otherwise, the work-group copies both over the bus (bus_cuda.h). A persistent
- * work-group always copies the data itself. It keeps contiguous buffers in shared memory
+ * The kernels work on a copy of all packet buffers in device memory, with the same offsets as in
+ * host memory. Copy engines transfer the packet arrays of a launch, and contiguous packet buffers.
+ * If the buffers are not contiguous, the work-group copies both over the bus (bus_cuda.h). A
+ * persistent work-group always copies the data itself. It keeps contiguous buffers in shared memory
  * (GW_NEAR_WORDS).
  */
 #ifndef GODWIT_LOOPS_CUDA_H
@@ -16,8 +16,8 @@
 
 #include "bus_cuda.h"
 
-/* Arguments that the kernels gw_chunk and gw_persistent share. The device can access the memory
- * behind all pointers. */
+/* Arguments of both gw_chunk and gw_persistent. The device can access the memory behind all
+ * pointers. */
 typedef struct gw_device {
     gw_u8 *shadow;               /* copy of all packet buffers in device memory; 64-byte aligned */
     gw_u8 *host;                 /* all packet buffers in host memory, accessed over the bus */
@@ -35,9 +35,9 @@ GW_STATIC_ASSERT(sizeof(gw_scratch) <= 96 << 10, scratch_bytes);
 extern "C" __device__ const gw_u32 gw_scratch_bytes = sizeof(gw_scratch);
 
 /*
- * Takes the next batch of packets of a launch, and loads the read and write limits of the batch's
- * function. Returns the index of the batch, which is bin_count or more if no batch is left. Only
- * thread 0 of the work-group calls this function.
+ * Takes the next packet batch of a launch, and loads its function's read and write limits. Returns
+ * the index of the batch. The index is bin_count or more if no batch is left. Only thread 0 of the
+ * work-group calls this function.
  *
  * If `more` is not 0, the next part of the current batch is at `index`. Otherwise, the function
  * skips later parts of other batches, and takes further indices from the counter `next_bin`.
@@ -67,7 +67,7 @@ GW_LANE void gw_store_release(gw_u32 *address, gw_u32 value)
 }
 
 /*
- * Signals to the host that a launch is complete, earlier than the driver does. One thread of each
+ * Signals the end of a launch to the host, earlier than the driver does. One thread of each
  * work-group calls this function after the barrier that follows its last batch. The last work-group
  * writes the flag.
  *
@@ -93,7 +93,7 @@ typedef struct gw_counters {
 } gw_counters;
 
 /*
- * Runs the batches of packets of one launch.
+ * Processes the packet batches of one launch.
  *
  * If host_arrays is not 0, the work-groups copy packet data from and to the host. They set
  * host_done to 1 when all results are in host memory. If copy engines transfer the data instead,
@@ -113,9 +113,8 @@ extern "C" __global__ void __launch_bounds__(GW_GROUP_LANES, GW_GROUPS_MIN)
     __shared__ gw_reach reach;
     __shared__ gw_u32 taken;
     __shared__ long long started;
-    /* Per thread, the configured functions that the shared memory is prepared for. The array is in
-     * shared memory to save registers, because each thread reads its element only once per
-     * batch. */
+    /* Cached preparation state per thread, in shared memory to save registers. Each thread reads
+     * its element only once per batch. */
     __shared__ gw_prepared prepared[GW_GROUP_LANES];
     gw_unprepare(&prepared[gw_lane_id()]);
     gw_chunk_arrays chunk;
@@ -131,8 +130,7 @@ extern "C" __global__ void __launch_bounds__(GW_GROUP_LANES, GW_GROUPS_MIN)
     chunk.bins = bins;
     chunk.bin_count = bin_count;
     if (gw_lane_id() == 0) {
-        /* Work-group i starts with batch i. A counter assigns the remaining batches to the
-         * work-groups. */
+        /* Work-group i starts with batch i. A counter assigns the remaining batches. */
         taken = gw_take(&steps, &reach, &device, bins, bin_count, next_bin, blockIdx.x, 0);
         started = clock64();
     }
@@ -162,8 +160,8 @@ extern "C" __global__ void __launch_bounds__(GW_GROUP_LANES, GW_GROUPS_MIN)
             const long long now = clock64();
             cycles[taken] = (gw_u32)(now - started);
             started = now;
-            /* Each batch increments this counter once. The last increment resets the counter to 0
-             * for the next launch. */
+            /* Each batch increments this counter once. The last increment wraps to 0 for the next
+             * launch. */
             const gw_u32 more = steps.bin.part & GW_PART_MORE;
             const gw_u32 index = more ? taken + 1 : gridDim.x + atomicInc(next_bin, bin_count - 1);
             taken = gw_take(&steps, &reach, &device, bins, bin_count, next_bin, index, more);
@@ -181,8 +179,8 @@ typedef struct gw_mailbox_words {
     gw_u64 extent;
 } gw_mailbox_words;
 
-/* Reads two words of the queue in one bus request and with acquire order. The host may write during
- * the request, so one of the words may be newer than the other. */
+/* Reads two words of the queue in one bus request, with acquire order. The host may write during
+ * the request, so one word may be newer than the other. */
 GW_LANE gw_mailbox_words gw_read_mailbox(const gw_mailbox *box)
 {
     gw_mailbox_words words;
@@ -193,21 +191,20 @@ GW_LANE gw_mailbox_words gw_read_mailbox(const gw_mailbox *box)
     return words;
 }
 
-/* Number of polls after which a work-group with an empty queue pauses between polls, and length of
- * a pause in nanoseconds. */
+/* Number of polls after which the work-group of an empty queue starts to pause, and length of a
+ * pause in nanoseconds. */
 #define GW_POLLS_BEFORE_PAUSE 4096u
 #define GW_PAUSE_NS           256u
 
-/* State of the queue from the host to a work-group. Thread 0 reads it and shares it with the other
- * threads of the work-group. */
+/* Copy of the queue state. Thread 0 reads it and shares it with the rest of the work-group. */
 typedef struct gw_mailbox_view {
     gw_u32 posted; /* value of gw_mailbox.posted; if no slot is new, the work-group must end */
     gw_u32 first;  /* first unit of the next batch's buffers, if they are contiguous */
     gw_u32 units;  /* length of these buffers, in units; 0: not contiguous, or not known */
 } gw_mailbox_view;
 
-/* Waits until the host fills the next slot of the queue or stops the work-group. Only one thread of
- * the work-group calls this function. */
+/* Waits until the host fills the next slot or stops the work-group. Only one thread of the
+ * work-group calls this function. */
 GW_LANE gw_mailbox_view gw_await(const gw_mailbox *box, gw_u32 taken)
 {
     gw_mailbox_words words = gw_read_mailbox(box);
@@ -219,8 +216,8 @@ GW_LANE gw_mailbox_view gw_await(const gw_mailbox *box, gw_u32 taken)
     }
     gw_mailbox_view view;
     view.posted = (gw_u32)words.counters;
-    /* The address range `extent` may be older or newer than the counters. It is valid only if its
-     * upper 16 bits match `posted`. */
+    /* `extent` may be older or newer than the counters. It is valid only if its upper 16 bits match
+     * `posted`. */
     const gw_u32 matches =
         view.posted == taken + 1 && words.extent >> 48 == (view.posted & 0xffffu);
     view.first = (gw_u32)words.extent;
@@ -229,20 +226,19 @@ GW_LANE gw_mailbox_view gw_await(const gw_mailbox *box, gw_u32 taken)
 }
 
 /*
- * Capacity for packet buffers in the shared memory of a work-group, in words of 16 bytes. A load
- * from shared memory takes a tenth of the time of a load from device memory.
+ * Capacity for packet buffers in a work-group's shared memory, in words of 16 bytes. A load from
+ * shared memory takes a tenth of the time of a load from device memory.
  *
  * The queue contains the address range of the packet buffers, so the work-group loads the buffers
  * together with the slot. A batch of packets then waits for one bus round trip instead of two.
  */
 #define GW_NEAR_WORDS (GW_EXTENT_UNITS_MAX * GW_UNIT_WORDS)
 
-/* Number of words that each thread loads when the work-group copies packet buffers to shared
- * memory. */
+/* Number of words that each thread copies when packet buffers move to shared memory. */
 #define GW_NEAR_LANE_WORDS ((GW_NEAR_WORDS + GW_GROUP_LANES - 1) / GW_GROUP_LANES)
 
-/* Maximum number of packets whose descriptors, parameters, outcomes and trails a persistent
- * work-group keeps in shared memory. */
+/* Maximum number of packets for which a persistent work-group keeps all packet arrays in shared
+ * memory. */
 #define GW_NEAR_PACKETS 64u
 
 /* Cached data of a configured function, which never changes. */
@@ -255,8 +251,8 @@ typedef struct gw_instance {
 #define GW_INSTANCES     16u
 #define GW_INSTANCE_NONE 0xffffffffu
 
-/* Returns the data of a configured function. Reads device memory only if `cached` belongs to
- * another function. */
+/* Returns the data of a configured function. Reads device memory only if `cached` holds another
+ * function. */
 GW_LANE gw_instance gw_instance_of(const gw_device *device, const gw_instance *cached,
                                    gw_u32 number)
 {
@@ -277,9 +273,8 @@ GW_LANE gw_instance gw_instance_of(const gw_device *device, const gw_instance *c
  * The work-group works on a copy of the queue slot. Each access to the slot crosses the bus, so the
  * slot is read once and written once. Copies of small batches are in shared memory.
  *
- * The device memory `group_areas` holds, for each work-group, a queue slot (abi.h) for batches of
- * more than GW_NEAR_PACKETS packets. The memory for packets that continue to a next function
- * follows the slot.
+ * The device memory `group_areas` holds two parts per work-group: a queue slot (abi.h) for batches
+ * of more than GW_NEAR_PACKETS packets, and the scratch memory of the function chain.
  */
 extern "C" __global__ void __launch_bounds__(GW_GROUP_LANES)
     gw_persistent(gw_device device, gw_u8 *mailboxes, gw_u64 mailbox_bytes, gw_u32 slots,
@@ -296,16 +291,14 @@ extern "C" __global__ void __launch_bounds__(GW_GROUP_LANES)
     __shared__ gw_instance instances[GW_INSTANCES];
     __shared__ gw_mailbox_view view;
     __shared__ gw_reach reach;
-    /* Per thread, the configured functions that the shared memory is prepared for. The array is in
-     * shared memory to save registers, because each thread reads its element only once per
-     * batch. */
+    /* Cached preparation state per thread, in shared memory to save registers. Each thread reads
+     * its element only once per batch. */
     __shared__ gw_prepared prepared[GW_GROUP_LANES];
     gw_unprepare(&prepared[gw_lane_id()]);
     gw_mailbox *box = (gw_mailbox *)(mailboxes + blockIdx.x * mailbox_bytes);
     gw_u8 *area = group_areas + (gw_u64)blockIdx.x * (GW_MAILBOX_SLOT_BYTES(bin_packets) +
                                                       GW_CHAIN_SCRATCH_BYTES(bin_packets));
-    /* Each access is a bus request, so threads copy descriptors and parameters in the largest
-     * possible words. */
+    /* Each access is a bus request, so threads copy these arrays in the largest possible words. */
     uint4 *descriptors = near_descriptors;
     gw_u64 *parameters = near_parameters;
     uint2 *outcomes = near_outcomes;
@@ -352,8 +345,8 @@ extern "C" __global__ void __launch_bounds__(GW_GROUP_LANES)
         uint4 *host_descriptors = (uint4 *)(slot + GW_MAILBOX_SLOT_DESCRIPTORS);
         const gw_u32 units = gw_uniform(view.units);
         const gw_u32 first = units != 0 ? gw_uniform(view.first) : 0;
-        /* Each thread issues all its loads of packet buffers at once, and they share one bus round
-         * trip. The number of loads does not depend on the number of packets. */
+        /* Each thread issues all its buffer loads at once, so they share one bus round trip. The
+         * number of loads does not depend on the number of packets. */
         const uint4 *host_words = (const uint4 *)device.host + (gw_u64)first * GW_UNIT_WORDS;
         uint4 words[GW_NEAR_LANE_WORDS];
         GW_UNROLL

@@ -1,12 +1,11 @@
 /*
- * Loops that run packet functions on a device. OpenCL and CUDA share them.
+ * Device loops over packets, which OpenCL and CUDA share.
  *
  * In a kernel launch, each work-group takes the next batch of packets from a counter until no batch
  * is left. Batches are sorted longest first, so a work-group with a long batch takes fewer batches
  * (longest processing time first; PIPSEA, Park et al., ANCS 2016). The host zeroes the counter
  * before each launch. Any number of work-groups is valid. A batch with several kinds of processing
- * consists of parts (GW_PART_MORE), and the work-group that takes the first part also runs the
- * other parts.
+ * consists of parts (GW_PART_MORE). The work-group that takes the first part also runs the others.
  *
  * Barriers ensure that all threads of the work-group have finished a batch before any thread
  * continues. The local memory and the index of the batch can then be overwritten.
@@ -31,23 +30,22 @@ typedef struct gw_chunk_arrays {
     gw_u32 bin_count;
 } gw_chunk_arrays;
 
-/* Local memory of the work-group. Each function has a separate part, which stays valid while other
- * functions run. */
+/* Local memory of a work-group. Each function has a separate part, which other functions leave
+ * unchanged. */
 #define GW_SCRATCH_FIELD(name) gw_##name##_scratch name##_;
 typedef struct gw_scratch {
     gw_u64 words[2];
     GW_GROUP_FORMS(GW_SCRATCH_FIELD)
 } gw_scratch;
 
-/* For each part of the local memory (gw_scratch), the configured function that it is prepared
- * for. */
+/* Records which configured function has prepared each part of the local memory. */
 #define GW_PREPARED_FIELD(name) gw_u32 name##_;
 typedef struct gw_prepared {
     gw_u32 none;
     GW_GROUP_FORMS(GW_PREPARED_FIELD)
 } gw_prepared;
 
-/* Marks a part of the local memory (gw_scratch) that no function has prepared. */
+/* No function has prepared this part of the local memory. */
 #define GW_PREPARED_NONE   0xffffffffu
 #define GW_UNPREPARE(name) prepared->name##_ = GW_PREPARED_NONE;
 
@@ -57,8 +55,8 @@ GW_LANE void gw_unprepare(gw_prepared *prepared)
     GW_GROUP_FORMS(GW_UNPREPARE)
 }
 
-/* Runs a function with one thread per packet over a batch of packets. This is a macro, because
- * OpenCL has no function pointers. */
+/* Processes a packet batch with one thread per packet. This is a macro, because OpenCL has no
+ * function pointers. */
 #define GW_BY_LANE(name)                                                                           \
     for (gw_u32 i = gw_lane_id(); i < work.count; i += gw_lane_count()) {                          \
         gw_descriptor descriptor = work.descriptors[i];                                            \
@@ -73,8 +71,8 @@ GW_LANE void gw_unprepare(gw_prepared *prepared)
         work.outcomes[i] = outcome;                                                                \
     }
 
-/* Runs a function with several threads per packet over a batch of packets. Prepares the local
- * memory of the work-group if it is prepared for another function. */
+/* Processes a packet batch with several threads per packet. First prepares the work-group's local
+ * memory if it holds another function's data. */
 #define GW_BY_GROUP(name)                                                                          \
     if (prepared->name##_ != steps->bin.instance) {                                                \
         gw_##name##_prepare(work.image, &scratch->name##_);                                        \
@@ -94,8 +92,7 @@ GW_LANE void gw_unprepare(gw_prepared *prepared)
     case number:                                                                                   \
         GW_FORM_##name(name) break;
 
-/* State of the batch that a work-group processes, in local memory. Thread 0 initialises the state,
- * and a barrier follows. */
+/* State of the current batch in local memory. Thread 0 initialises it, and a barrier follows. */
 typedef struct gw_steps {
     gw_bin bin;          /* the batch; instance, kernel and variant change with each function */
     gw_u64 image_offset; /* offset of the function's table image from the base of all images */
@@ -153,9 +150,9 @@ GW_GROUP void gw_run_step(const gw_chunk_arrays *chunk, const GW_LOCAL gw_steps 
 }
 
 /*
- * Runs a batch of packets through its function, and through the functions that follow on the
- * device. All threads of the work-group call this function after the barrier that follows
- * gw_begin_steps. Each thread passes a separate object `prepared`.
+ * Runs a packet batch through its function and all functions that follow on the device. All threads
+ * of the work-group call this function after the barrier that follows gw_begin_steps. Each thread
+ * passes its own object `prepared`.
  */
 GW_GROUP void gw_run_bin(const gw_chunk_arrays *chunk, GW_LOCAL gw_steps *steps,
                          GW_LOCAL gw_scratch *scratch, gw_prepared *prepared)

@@ -39,8 +39,8 @@ __kernel void gw_chunk(__global gw_u8 *arena, const __global gw_u8 *images,
     for (gw_u32 iteration = 0; iteration < bin_count; iteration++) {
         gw_barrier();
         if (gw_lane_id() == 0) {
-            /* Continue with the next part of the current batch, if there is one. Otherwise, take
-             * the next batch, and skip the later parts of other batches. */
+            /* Continue with the next part of the current batch, if any. Otherwise, take the next
+             * batch, and skip the later parts of other batches. */
             const gw_u32 more = iteration > 0 ? steps.bin.part & GW_PART_MORE : 0;
             gw_u32 index = more ? taken + 1 : atomic_inc(next_bin);
             while (!more && index < bin_count && (bins[index].part & GW_PART_REST)) {
@@ -63,9 +63,9 @@ __kernel void gw_chunk(__global gw_u8 *arena, const __global gw_u8 *images,
 #if __OPENCL_C_VERSION__ >= 200
 
 /*
- * Memory scope of atomic operations between the host and the device. A compiler of OpenCL C 3.0 may
- * lack this scope. The host then starts persistent work-groups only on CPU devices, where the
- * device scope includes the host.
+ * Memory scope of atomic operations between host and device. Compilers of OpenCL C 3.0 may lack
+ * this scope. The host then starts persistent work-groups only on CPU devices, where the device
+ * scope includes the host.
  */
 #if __OPENCL_C_VERSION__ == 200 || defined(__opencl_c_atomic_scope_all_devices)
 #define GW_SCOPE_HOST memory_scope_all_svm_devices
@@ -89,13 +89,13 @@ GW_LANE void gw_store_release(volatile __global gw_u32 *word, gw_u32 value)
                           GW_SCOPE_HOST);
 }
 
-/* Waits until the host fills the next slot of the queue. Only one thread of the work-group calls
- * this function. Returns 0 if the work-group must end. */
+/* Waits until the host fills the next slot of the queue. Returns 0 if the work-group must end. Only
+ * one thread of the work-group calls this function. */
 GW_LANE gw_u32 gw_await(volatile __global gw_mailbox *box, gw_u32 taken)
 {
     while (gw_load_acquire(&box->posted) == taken) {
-        /* The host writes `posted` before `stop`. A thread that sees `stop` therefore also sees the
-         * final value of `posted`. */
+        /* The host writes `posted` before `stop`, so a thread that sees `stop` also sees the final
+         * value of `posted`. */
         if (gw_load_acquire(&box->stop) != 0 && gw_load_acquire(&box->posted) == taken) {
             return 0;
         }
@@ -104,9 +104,9 @@ GW_LANE gw_u32 gw_await(volatile __global gw_mailbox *box, gw_u32 taken)
 }
 
 /*
- * Serves one queue from the host per work-group. The design follows Hummingbird, algorithms 1 and
- * 2. One thread polls the queue while the other threads wait at a barrier. All threads then process
- * the batch in the slot. One thread reports completion, with one atomic store per batch.
+ * Serves one host queue per work-group. The design follows Hummingbird, algorithms 1 and 2. One
+ * thread polls the queue while the other threads wait at a barrier. All threads then process the
+ * batch in the slot. One thread reports completion, with one atomic store per batch.
  *
  * `slots` is a power of two, so the slot index stays correct when the counters wrap.
  */
@@ -158,8 +158,7 @@ __kernel void gw_persistent(__global gw_u8 *arena, const __global gw_u8 *images,
         chunk.trails = (__global gw_u32 *)(slot + GW_MAILBOX_SLOT_TRAILS(bin_packets));
         gw_run_bin(&chunk, &steps, &scratch, &prepared);
         taken++;
-        /* All threads have finished the batch of packets. This barrier orders their writes before
-         * the store to `finished`. */
+        /* This barrier orders the writes of all threads before the store to `finished`. */
         gw_barrier();
         if (gw_lane_id() == 0) {
             gw_store_release(&box->finished, taken);

@@ -1,8 +1,8 @@
 /*
- * Defines the basic operations of kernels for OpenCL C 1.2 and later. Kernels are written in a
- * subset of C that also compiles for CPUs. Not all versions of OpenCL C have generic pointers, so
- * each operation on bytes is overloaded for each address space. Overloading is an attribute of
- * clang, on which every known OpenCL compiler is built.
+ * Defines the basic kernel operations for OpenCL C 1.2 and later. Kernels are written in a subset
+ * of C that also compiles for CPUs. Not all versions of OpenCL C have generic pointers, so each
+ * operation on bytes is overloaded for each address space. Overloading is a clang attribute, and
+ * every known OpenCL compiler is based on clang.
  */
 #ifndef GODWIT_DIALECT_OPENCL_H
 #define GODWIT_DIALECT_OPENCL_H
@@ -59,18 +59,18 @@ GW_LANE gw_u32 gw_lane_count(void)
 
 #define gw_barrier() barrier(CLK_LOCAL_MEM_FENCE | CLK_GLOBAL_MEM_FENCE)
 
-/* OpenCL C 1.2 cannot exchange words between threads, so functions that need such an exchange use
- * one thread per packet. The usual OpenCL device is a CPU, which runs the threads one after
- * another. Barriers are expensive there. */
+/* OpenCL C 1.2 cannot exchange words between threads, so functions that need this exchange use one
+ * thread per packet. The usual OpenCL device is a CPU, which runs the threads one after another.
+ * Barriers are expensive there. */
 #define GW_TEAM_FORM GW_BY_LANE
 #define GW_TEAM_FORMS(list)
 
-/* Atomic operations on the local memory of a work-group. gw_local_add returns the old value. */
+/* Atomic operations on a work-group's local memory. gw_local_add returns the old value. */
 #define gw_local_add(word, value) atomic_add((volatile __local gw_u32 *)(word), (value))
 #define gw_local_min(word, value) ((void)atomic_min((volatile __local gw_u32 *)(word), (value)))
 #define gw_local_max(word, value) ((void)atomic_max((volatile __local gw_u32 *)(word), (value)))
 
-/* Adds a number to a word that all work-groups share, and returns the old value. */
+/* Adds to a word that all work-groups share. Returns the old value. */
 #define gw_global_add(word, value) atomic_add((word), (value))
 
 #define GW_EXPENSIVE(address) ((void)(address))

@@ -1,7 +1,7 @@
 /*
- * Macros for code that computes with the 32-bit words of packets. With this header, each value is a
- * word of one packet. With words_avx512.h, the same code processes sixteen packets, and each value
- * holds one word per packet. README.md describes the macros.
+ * Macros for code that computes with 32-bit packet words. With this header, each value is a word of
+ * one packet. With words_avx512.h, the same code processes sixteen packets, and each value holds
+ * one word per packet. README.md describes the macros.
  */
 #ifndef GODWIT_WORDS_H
 #define GODWIT_WORDS_H

@@ -8,8 +8,8 @@
 /* One 32-bit word of each of sixteen packets. */
 typedef gw_u32 gw_words_16 __attribute__((vector_size(64)));
 
-/* Converts its argument to an AVX-512 register. The argument is either a register with one word per
- * packet, or one number for all packets. */
+/* Converts a value to an AVX-512 register: either a register with one word per packet, or one
+ * number for all packets. */
 #define GW_REGISTER(a) ((__m512i)((a) + (gw_words_16){0}))
 
 #undef GW_WORD

@@ -53,13 +53,13 @@ fields.count = "u32: number of patterns that end in this state, at least 1"
 #include "../common/payload.h"
 
 /*
- * Tables of dpi, which form an Aho-Corasick automaton over byte classes. All failure links are
- * resolved (Aho, Corasick, Efficient String Matching, CACM 1975).
+ * Table image of dpi: an Aho-Corasick automaton over byte classes. All failure links are resolved
+ * (Aho, Corasick, Efficient String Matching, CACM 1975).
  *
  *   0         64                 320                         matches_offset          bytes
  *   | header  | 256 * gw_u8      | states * classes * gw_u32 | match_states * 8      |
  *
- * Offsets count from the first byte of the tables and are multiples of 64.
+ * Offsets count from the first byte of the image and are multiples of 64.
  *
  *   class_map[byte]           class of the byte, below `classes`
  *   row                       state number times `classes`, below 2^32
@@ -72,8 +72,8 @@ fields.count = "u32: number of patterns that end in this state, at least 1"
  * start state may have any number.
  */
 
-/* Adds the matches of the automaton state `row` to the packet's outcome. The number of the first
- * matching pattern becomes the `value` of the outcome. */
+/* Adds a state's matches to the packet's outcome. The first matching pattern sets the `value` of
+ * the outcome. */
 GW_RARE void gw_dpi_found(const GW_GLOBAL gw_dpi_image *image, gw_u32 row, gw_outcome *outcome)
 {
     if (row >= image->match_limit) {
@@ -88,15 +88,15 @@ GW_RARE void gw_dpi_found(const GW_GLOBAL gw_dpi_image *image, gw_u32 row, gw_ou
     gw_verdict(outcome, GW_DPI_MATCH, count, before == 0 ? match.pattern : outcome->value);
 }
 
-/* Returns the header of the function's tables. This is a separate function, because the loop that
- * gopt generates then saves fewer values when it switches between packets. */
+/* Returns the header of the table image. This is a separate function, because the loop that gopt
+ * generates then saves fewer values when it switches between packets. */
 GW_LANE const GW_GLOBAL gw_dpi_image *gw_dpi_header(const gw_lane *lane)
 {
     return (const GW_GLOBAL gw_dpi_image *)lane->image;
 }
 
-/* Returns the address of the transition from the state `row` on an input byte. The transition holds
- * the row of the next state. */
+/* Returns the address of a state's transition on an input byte. The transition holds the next
+ * state. */
 GW_LANE const GW_GLOBAL gw_u32 *gw_dpi_entry(const GW_GLOBAL gw_dpi_image *image, gw_u32 row,
                                              gw_u32 byte)
 {
@@ -108,10 +108,10 @@ GW_LANE const GW_GLOBAL gw_u32 *gw_dpi_entry(const GW_GLOBAL gw_dpi_image *image
 /*
  * Searches the payload, two bytes per iteration.
  *
- * The transition of the first byte is prefetched while other packets run. The transition of the
- * second byte may miss the cache, but the core already processes the next packets in the meantime.
- * One byte per iteration is slower if the automaton fits the caches, and four are slower if it does
- * not (docs/functions/dpi.md).
+ * The first byte's transition is prefetched while other packets run. The second byte's transition
+ * may miss the cache, but the core meanwhile processes the next packets. One byte per iteration is
+ * slower if the automaton fits the caches, and four are slower if it does not
+ * (docs/functions/dpi.md).
  *
  * The outcome itself counts the matches, because every local variable that lives across a switch
  * between packets costs time.

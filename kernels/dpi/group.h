@@ -1,7 +1,7 @@
 /*
- * Version of dpi with several work-items per packet, which the drawing calls lanes. Each work-item
- * runs the automaton over one segment of the payload and over a run-up, which consists of the bytes
- * before this segment:
+ * Searches the payload of each packet with several work-items, which the drawing calls lanes. Each
+ * work-item runs the automaton over one segment of the payload. Before the segment, it reads the
+ * run-up, which consists of the preceding bytes:
  *
  *   payload   |-------- 0 --------|-------- 1 --------|-------- 2 --------|- 3 -|
  *   lane 0    |===================|
@@ -33,8 +33,7 @@
 /* Maximum number of work-items per packet. Several work-items search the same packet if the
  * work-group has more work-items than packets. */
 #define GW_DPI_PACKET_LANES_MAX 32u
-/* Typical length of the Ethernet, IPv4 and UDP headers in bytes, from which payload lengths are
- * estimated. */
+/* Typical size of the Ethernet, IPv4 and UDP headers in bytes, to estimate payload lengths. */
 #define GW_DPI_HEADER_BYTES 42u
 
 /* Matches that one work-item found in its segment of a payload. */
@@ -77,8 +76,8 @@ GW_GROUP void gw_dpi_prepare(const GW_GLOBAL gw_u8 *image, GW_LOCAL gw_dpi_scrat
     gw_barrier();
 }
 
-/* Returns the binary logarithm of the number of segments of a payload, at most lanes_log2. Each
- * segment has at least min_bytes bytes. */
+/* Returns the binary logarithm of the number of payload segments, at most lanes_log2. Each segment
+ * has at least min_bytes bytes. */
 GW_LANE gw_u32 gw_dpi_segments_log2(gw_u32 bytes, gw_u32 min_bytes, gw_u32 lanes_log2)
 {
     gw_u32 log2 = lanes_log2;
@@ -88,19 +87,17 @@ GW_LANE gw_u32 gw_dpi_segments_log2(gw_u32 bytes, gw_u32 min_bytes, gw_u32 lanes
     return log2;
 }
 
-/* Assigns the work-items of the work-group to packets. If several work-items process the same
- * packet, each one searches one segment of the payload. A work-item first reads some bytes before
- * its segment, so that its automaton reaches the correct state. These bytes are normally at most
- * half a segment, so they cause at most a third of all loads. If work-items would otherwise be
- * idle, these bytes may be as long as the segment. */
+/* Assigns the work-items of the work-group to packets. If several work-items share a packet, each
+ * one searches one segment of the payload. First, a work-item reads some bytes before its segment,
+ * so that its automaton reaches the correct state. These bytes are normally at most half a segment,
+ * so they cause at most a third of all loads. They may be as long as the segment if work-items
+ * would otherwise be idle. */
 GW_LANE gw_dpi_shares gw_dpi_share(const gw_work *work)
 {
     const gw_u32 longest_bytes = ((const GW_GLOBAL gw_dpi_image *)work->image)->longest_bytes;
     const gw_u32 lanes =
         gw_lane_count() < GW_DPI_GROUP_LANES ? gw_lane_count() : GW_DPI_GROUP_LANES;
     gw_dpi_shares shares;
-    /* The number of bytes before the segment is limited to the maximum payload length. A larger
-     * number could overflow. */
     shares.run_up_bytes = longest_bytes < 0xffff ? longest_bytes : 0xffff;
     shares.run_up_bytes -= shares.run_up_bytes != 0;
     gw_u32 lanes_max = GW_PACKET_LANES;
@@ -123,8 +120,7 @@ GW_LANE gw_dpi_shares gw_dpi_share(const gw_work *work)
     return shares;
 }
 
-/* Adds the matches of the automaton state `row` to the matches that the work-item has found so
- * far. */
+/* Adds a state's matches to the matches that the work-item has found so far. */
 GW_LANE void gw_dpi_count(gw_dpi_walk *walk, gw_u32 row)
 {
     if (row < walk->match_limit) {
@@ -135,8 +131,8 @@ GW_LANE void gw_dpi_count(gw_dpi_walk *walk, gw_u32 row)
     }
 }
 
-/* Runs the automaton over the four bytes of `word`. The first byte is in the lowest bits. All byte
- * classes are loaded while the transitions are loaded one after the other. */
+/* Runs the automaton over the four bytes of `word`, lowest bits first. All byte classes load while
+ * the transitions load one after another. */
 GW_LANE void gw_dpi_walk_word(gw_dpi_walk *walk, gw_u32 word, gw_u32 counts)
 {
     const gw_u32 class0 = walk->class_map[word & 0xff];
@@ -159,8 +155,8 @@ GW_LANE void gw_dpi_walk_word(gw_dpi_walk *walk, gw_u32 word, gw_u32 counts)
 }
 
 /*
- * Runs the automaton over the bytes from..to of the buffer, where from < to. Only matches that end
- * at or after `counted` are counted. `counted` equals `from` or is a multiple of 4.
+ * Runs the automaton over a buffer's bytes from..to, where from < to. Only matches that end at or
+ * after `counted` are counted. `counted` equals `from` or is a multiple of 4.
  *
  * The function loads aligned blocks of 16 bytes in advance. These loads are always valid, because a
  * buffer consists of whole blocks.
@@ -197,8 +193,8 @@ GW_LANE void gw_dpi_walk_bytes(gw_dpi_walk *walk, const GW_GLOBAL gw_u8 *buffer,
     }
 }
 
-/* Searches one segment of the payload in the bytes start..end of the buffer. Returns no matches if
- * the payload has no segment of this number. */
+/* Searches one segment of the payload in a buffer's bytes start..end. Returns no matches if the
+ * payload has fewer segments. */
 GW_LANE gw_dpi_part gw_dpi_segment(const gw_work *work, const GW_LOCAL gw_dpi_scratch *scratch,
                                    const gw_dpi_shares *shares, const GW_GLOBAL gw_u8 *buffer,
                                    gw_u32 start, gw_u32 end, gw_u32 segment)
@@ -214,7 +210,6 @@ GW_LANE gw_dpi_part gw_dpi_segment(const gw_work *work, const GW_LOCAL gw_dpi_sc
     walk.found.count = 0;
     walk.found.first = 0;
 
-    /* Every segment except the first begins at a multiple of 4 bytes in the buffer. */
     const gw_u32 origin = start & ~3u;
     const gw_u32 segments_log2 =
         gw_dpi_segments_log2(end - start, shares->segment_bytes, shares->lanes_log2);
@@ -225,14 +220,13 @@ GW_LANE gw_dpi_part gw_dpi_segment(const gw_work *work, const GW_LOCAL gw_dpi_sc
     }
     const gw_u32 counted = begin < start ? start : begin;
     const gw_u32 to = begin + bytes < end ? begin + bytes : end;
-    /* Include up to 3 more bytes before the segment, because only whole words are read. */
     const gw_u32 run_up = (shares->run_up_bytes + 3) & ~3u;
     const gw_u32 from = counted - start <= run_up ? start : counted - run_up;
     gw_dpi_walk_bytes(&walk, buffer, from, counted, to);
     return walk.found;
 }
 
-/* Combines the results of all segments of a packet, and writes the packet's outcome. */
+/* Combines the results of a packet's segments into the packet's outcome. */
 GW_LANE void gw_dpi_merge(const GW_LOCAL gw_dpi_part *parts, gw_u32 lanes, gw_outcome *outcome)
 {
     gw_u32 count = 0;
@@ -246,9 +240,8 @@ GW_LANE void gw_dpi_merge(const GW_LOCAL gw_dpi_part *parts, gw_u32 lanes, gw_ou
 }
 
 /* Searches all packets of a batch in several rounds. All work-items of the work-group take part in
- * every round.
- *
- * One barrier per round is enough, because even and odd rounds use separate result arrays. */
+ * every round. Even and odd rounds use separate result arrays, so one barrier per round is
+ * enough. */
 GW_GROUP void gw_dpi_bin(const gw_work *work, GW_LOCAL gw_dpi_scratch *scratch)
 {
     const gw_dpi_shares shares = gw_dpi_share(work);

@@ -1,6 +1,6 @@
 /*
- * NVRTC for emulated devices, for tests: the part of its interface that Godwit uses. A cubin is a
- * shared library, which g++ compiles from the kernel text between emulation.h and entries.h.
+ * Emulates NVRTC for tests, with the part of its interface that Godwit uses. A cubin is a shared
+ * library, which g++ compiles from the kernel text between emulation.h and entries.h.
  *
  *   EMULATION_FOLDER    folder of emulation.h and entries.h
  *   EMULATION_VERSION   changes with every change of these files, so that caches stay valid
@@ -44,8 +44,8 @@ std::string without_ptx(std::string text)
     return text;
 }
 
-/* Returns an EMULATED_KERNEL line for each kernel of the text. The name of a kernel is the last
- * name before a parenthesis after `extern "C" __global__`. */
+/* Returns an EMULATED_KERNEL line for each kernel in the text. A kernel's name is the last name
+ * before a parenthesis after `extern "C" __global__`. */
 std::string entries(const std::string &text)
 {
     std::string all;
@@ -110,7 +110,7 @@ Result nvrtcCompileProgram(Program *program, int, const char *const *)
         unlink((path + name).c_str());
     }
     rmdir(folder);
-    /* The driver does not get the length of a cubin, so it is stored in front. */
+    /* The driver does not get the length of a cubin, so the cubin begins with it. */
     const uint64_t bytes = program->cubin.size();
     program->cubin.insert(0, (const char *)&bytes, sizeof(bytes));
     return is_compiled ? SUCCESS : COMPILATION;

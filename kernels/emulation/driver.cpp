@@ -1,15 +1,14 @@
 /*
- * CUDA driver of an emulated device, for tests: the part of its interface that Godwit uses. Kernels
- * come from compiler.cpp, and the calls for memory and copies are in memory.cpp. The host side of
- * Godwit can thus be tested without a GPU.
+ * Emulates the CUDA driver for tests, with the part of its interface that Godwit uses. The host
+ * side of Godwit can thus be tested without a GPU. Kernels come from compiler.cpp. memory.cpp
+ * contains the calls for memory and copies.
  *
- * Each stream has a thread. An operation is not finished when its call returns, and streams
- * overtake each other. Where the behaviour of a real driver is undefined, the program ends with a
- * message: copies from or to memory that is neither page-locked nor device memory, copies beyond
- * the end of an allocation, and memory that is freed while the device is busy with work that does
- * not end.
+ * Each stream has a thread. An operation may still run when its call returns, and streams overtake
+ * each other. Where the behaviour of a real driver is undefined, the program ends with a message:
+ * copies from or to memory that is neither page-locked nor device memory, copies beyond the end of
+ * an allocation, and memory that is freed while the device is busy with work that does not end.
  *
- * Tests control the driver by the functions emulated_..., which a real driver does not have.
+ * Tests control the driver through the functions emulated_..., which a real driver does not have.
  */
 #include <algorithm>
 #include <cstdint>
@@ -46,8 +45,8 @@ struct Module {
     void *library;
 };
 
-/* Lets other threads run, and waits while kernels are held. There may be fewer processors than
- * groups that wait. */
+/* Lets other threads run, and waits while the test holds the device. There may be fewer processors
+ * than waiting groups. */
 void pause_kernel()
 {
     do {
@@ -69,7 +68,8 @@ struct Launch {
 
     void run(uint64_t seed) const
     {
-        /* Groups take blocks from a counter. As many groups run as the device runs at once. */
+        /* Groups take blocks from a counter. At most as many groups run at once as on the
+         * device. */
         std::atomic<unsigned> next{0};
         std::mutex mutex;
         std::condition_variable ended;
@@ -130,28 +130,29 @@ struct Graph {
 
 extern "C" {
 
-/* Makes a driver call return `result` without any effect, after calls_before more calls. */
+/* Makes a driver call fail with `result` after calls_before more calls. The failed call has no
+ * other effect. */
 void emulated_break(const char *call, uint64_t calls_before, int result)
 {
     std::lock_guard guard(world.mutex);
     world.failures[call] = Failure{calls_before, (Result)result};
 }
 
-/* Sets the number of devices, at most 16. It must be called first. */
+/* Sets the number of devices, at most 16. Tests must call it first. */
 void emulated_devices(int devices)
 {
     world.devices = devices;
 }
 
-/* Holds the device if `held` is not 0. Launched kernels then do not begin, and persistent groups do
- * not poll. 0 releases the device. */
+/* Holds the device if `held` is not 0, and releases it otherwise. While the device is held,
+ * launched kernels do not begin, and persistent groups do not poll. */
 void emulated_hold(int held)
 {
     world.held = held != 0;
     world.held_from = UINT64_MAX;
 }
 
-/* Lets `launches` more kernels begin and holds all later ones, until emulated_hold(0). */
+/* Lets `launches` more kernels begin. Holds all later ones until emulated_hold(0). */
 void emulated_hold_after(int launches)
 {
     world.held_from = world.launches + launches;
@@ -368,7 +369,8 @@ Result cuModuleLoadData(Module **module, const void *cubin)
     GODWIT_REQUIRE_CONTEXT();
     uint64_t bytes = 0;
     memcpy(&bytes, cubin, sizeof(bytes));
-    /* The file needs a new name, because the loader would take two files of one name for one. */
+    /* The file needs a new name, because the loader treats two files of one name as the same
+     * library. */
     char path[] = "/tmp/godwit-emulation-XXXXXX";
     const int file = mkstemp(path);
     if (file < 0 || write(file, (const char *)cubin + sizeof(bytes), bytes) != (ssize_t)bytes) {

@@ -1,6 +1,6 @@
 /*
- * Runs CUDA kernels on a CPU, for tests. This file is included before the CUDA text of the kernels,
- * so that g++ compiles the text. Each CUDA block runs on one thread of the operating system.
+ * Runs CUDA kernels on a CPU, for tests. g++ compiles this file and then the kernels' CUDA source
+ * text. Each CUDA block runs on one thread of the operating system.
  *
  * Each CUDA thread of a block is a fiber, which runs until it waits for other threads. A random
  * number selects the next fiber, so a missing barrier becomes visible. If some thread of the block,
@@ -38,7 +38,7 @@ constexpr size_t STACK_BYTES = 64 << 10;
     exit(3);
 }
 
-/* State of a suspended fiber. The saved registers are at the top of the fiber's stack. */
+/* Suspended fiber. Its saved registers are at the top of its stack. */
 using Context = void *;
 
 extern "C" void emulation_switch(Context *from, Context to);
@@ -58,8 +58,8 @@ asm(".text\n"
 #error "emulation.h switches fibers on x86-64 only"
 #endif
 
-/* Barrier for those threads of a warp that a mask selects. Each thread stores a value, which the
- * other threads can read. */
+/* Barrier for the threads of a warp that a mask selects. Each thread stores a value that the other
+ * threads can read. */
 struct Meeting {
     unsigned arrived = 0;
     unsigned generation = 0;
@@ -100,8 +100,8 @@ struct Block {
 /* The CUDA block that the current OS thread runs. Each OS thread has its own block. */
 inline thread_local Block block;
 
-/* Performs the actions of the emulated host. The emulation calls this function when a kernel reads
- * memory that host and device share. */
+/* Acts as the emulated host. The emulation calls this function when a kernel reads memory that host
+ * and device share. */
 inline std::function<void()> host = [] {};
 
 inline void wait(const unsigned *generation, unsigned awaited)
@@ -128,12 +128,10 @@ inline void meet_block()
     Sanitizer::acquire(&block.barriers[now & 1]);
 }
 
-/* Value of the parameter `operation` of meet_warp, for a barrier that also orders the memory
- * accesses of the threads. */
+/* Operation for meet_warp: a barrier that also orders the memory accesses of the threads. */
 constexpr unsigned BARRIER = 1;
 
-/* Waits until all threads of the warp that `mask` selects have arrived. Returns the value that each
- * thread stored. */
+/* Waits until all threads in `mask` have arrived. Returns the values that they stored. */
 inline const uint64_t *meet_warp(unsigned mask, unsigned operation, uint64_t value)
 {
     const IgnoredAccesses ignored;
@@ -194,7 +192,7 @@ inline void run_block(unsigned threads)
         fiber.done = false;
         fiber.generation = nullptr;
         /* A new stack holds six saved registers and the return address. The x86-64 ABI requires 8
-         * more bytes on the stack when a function starts. */
+         * more bytes when a function starts. */
         void **top = (void **)(((uintptr_t)fiber.stack.get() + STACK_BYTES) & ~(uintptr_t)15);
         *--top = nullptr;
         *--top = (void *)run_fiber;
@@ -237,8 +235,7 @@ inline void launch_block(unsigned index, unsigned blocks, unsigned threads, uint
     block.grid.x = blocks;
     block.index.x = index;
     run_block(threads);
-    /* The OS thread may live longer than the objects of `block.kernel`, so this reference is
-     * removed here. */
+    /* The OS thread may outlive the objects of `block.kernel`, so drop this reference. */
     block.kernel = nullptr;
 }
 
@@ -249,8 +246,7 @@ inline void launch(unsigned blocks, unsigned threads, uint64_t seed, std::functi
     }
 }
 
-/* The following functions emulate PTX instructions. compiler.cpp inserts calls of them into the
- * kernel text. */
+/* Emulated PTX instructions. compiler.cpp inserts calls to them into the kernel text. */
 template <typename A, typename B> void load_acquire(A &first, B &second, const void *address)
 {
     host();
@@ -357,8 +353,8 @@ inline int __all_sync(unsigned mask, int predicate)
 namespace emulation
 {
 
-/* Returns the value of another thread of the warp. `from` maps the number of the calling thread to
- * the number of this other thread. */
+/* Returns the value of another thread of the warp. `from` maps the calling thread's number to the
+ * other thread's number. */
 template <typename T>
 T shuffle(unsigned mask, unsigned operation, T value, const std::function<unsigned(unsigned)> &from)
 {

@@ -1,6 +1,6 @@
-/* Wraps the kernels of a CUDA source text in functions that the emulated driver can call. This file
- * is included after the source text. The emulated compiler then appends one EMULATED_KERNEL line
- * per kernel. */
+/* Wraps the kernels of a CUDA source text in functions that the emulated driver can call. The
+ * emulated compiler includes this file after the source text. It then appends one EMULATED_KERNEL
+ * line per kernel. */
 #include <tuple>
 #include <utility>
 

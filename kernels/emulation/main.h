@@ -1,6 +1,6 @@
 /*
- * Runs one submission through the kernel gw_chunk or gw_persistent. This file is included after the
- * CUDA text of the kernels.
+ * Runs one submission through the kernel gw_chunk or gw_persistent. The kernels' CUDA source text
+ * precedes this file.
  *
  *   PROGRAM input output
  *
@@ -9,7 +9,7 @@
  *   input    Header | arena | images | image_offsets | descriptors | parameters | outcomes | bins
  *   output   arena | descriptors | outcomes | trails
  *
- * In the arena, the address sanitizer permits accesses only to the buffers of the packets.
+ * In the arena, the address sanitizer permits accesses only to the packet buffers.
  */
 #if defined(__SANITIZE_ADDRESS__)
 #include <sanitizer/asan_interface.h>
@@ -30,8 +30,7 @@ template <typename T> struct Array {
     explicit Array(uint64_t number)
         : values((T *)aligned_alloc(64, (number * sizeof(T) + 63) / 64 * 64)), count(number)
     {
-        /* The fill value 0xcd makes uninitialised memory visible, because tests would accept
-         * zeros. */
+        /* The fill value 0xcd exposes uninitialised memory, because tests would accept zeros. */
         memset((void *)values, 0xcd, count * sizeof(T));
     }
 
@@ -58,11 +57,10 @@ template <typename T> struct Array {
     }
 };
 
-/* Values of Header::mode, which selects how the kernel's work-groups get their packets. */
+/* Ways in which the kernel's work-groups get their packets. */
 enum Mode : uint64_t { IN_PLACE, BY_GROUP, PERSISTENT };
 
-/* Arrays with one element per packet. Their layout is the same in host memory and in device
- * memory. */
+/* Arrays with one element per packet. Host memory and device memory use the same layout. */
 struct Arrays {
     static constexpr size_t ALIGN = 64, COUNT = 4;
     static constexpr size_t SIZES[COUNT] = {sizeof(gw_u64), sizeof(gw_descriptor),
@@ -116,9 +114,8 @@ struct Arrays {
 /* Number of slots in a mailbox. */
 constexpr gw_u32 SLOTS = 4;
 
-/* Emulated host of all persistent work-groups. It serves one work-group after another, with a few
- * batches of packets at a time. When all batches of a work-group are finished, it stops the
- * work-group. */
+/* Emulated host of all persistent work-groups. It serves one work-group after another, and posts a
+ * few packet batches at a time. It stops a work-group after the last batch. */
 struct Host {
     Array<gw_bin> &bins;
     Array<gw_descriptor> &descriptors;
@@ -137,7 +134,7 @@ struct Host {
           box_bytes(sizeof(gw_mailbox) + SLOTS * GW_MAILBOX_SLOT_BYTES(bin_packets)),
           boxes(header.blocks * box_bytes), random(header.seed)
     {
-        /* The counters start just below 2^32, so that tests cover their wrap-around to 0. */
+        /* The counters start just below 2^32, so that tests cover their wrap-around. */
         for (uint64_t i = 0; i < blocks; i++) {
             *box(i) = gw_mailbox{};
             box(i)->posted = box(i)->finished = 0u - 2 * SLOTS;
@@ -163,7 +160,7 @@ struct Host {
         return (gw_u8 *)(box(block) + 1) + count % SLOTS * GW_MAILBOX_SLOT_BYTES(bin_packets);
     }
 
-    /* Posts the next batch of packets to the mailbox of the current work-group. Batch i of the
+    /* Posts the next packet batch to the mailbox of the current work-group. Batch i of the
      * submission belongs to work-group i % blocks. */
     void post()
     {
@@ -215,8 +212,7 @@ struct Host {
         oldest += blocks;
     }
 
-    /* Performs the actions of the emulated host, whenever a persistent work-group polls its
-     * mailbox. */
+    /* Acts as the emulated host whenever a persistent work-group polls its mailbox. */
     void poll()
     {
         if (emulation::block.index.x != block) {

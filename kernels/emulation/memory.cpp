@@ -31,7 +31,7 @@ Result cuMemGetInfo_v2(size_t *free_bytes, size_t *total_bytes)
     return SUCCESS;
 }
 
-/* Allocates device memory. It ends directly before a page that cannot be accessed. */
+/* Allocates device memory directly before an inaccessible page. */
 Result cuMemAlloc_v2(Address *address, size_t bytes)
 {
     GODWIT_REQUIRE_CONTEXT();
@@ -140,7 +140,7 @@ Result cuMemcpyHtoD_v2(Address to, const void *from, size_t bytes)
 Result cuMemcpyDtoH_v2(void *to, Address from, size_t bytes)
 {
     GODWIT_REQUIRE_CONTEXT();
-    /* The source may also be a variable of a module, which is not in the list of areas. */
+    /* The source may be a module variable, which is not in the list of areas. */
     copy((Address)to, from, bytes);
     return SUCCESS;
 }

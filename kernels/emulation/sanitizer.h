@@ -15,9 +15,8 @@ extern "C" void AnnotateIgnoreWritesEnd(const char *file, int line);
 namespace emulation
 {
 
-/* Makes the thread sanitizer treat each fiber as a thread, and only barriers as synchronization
- * between threads. The sanitizer then reports a missing barrier as a data race, in whatever order
- * the fibers run. */
+/* Makes the thread sanitizer treat each fiber as a thread, and only barriers as synchronisation.
+ * The sanitizer then reports a missing barrier as a data race, in whatever order the fibers run. */
 #if defined(__SANITIZE_THREAD__)
 struct Sanitizer {
     void *fiber = nullptr;
@@ -58,8 +57,8 @@ struct Sanitizer {
     }
 };
 
-/* While an object of this type exists, the sanitizer ignores all memory accesses of the current
- * thread. It is used for accesses that no kernel makes. */
+/* Makes the sanitizer ignore all memory accesses of the current thread, as long as the object
+ * exists. It covers accesses that no kernel makes. */
 struct IgnoredAccesses {
     IgnoredAccesses()
     {

@@ -1,5 +1,5 @@
-/* OS threads of the emulated CUDA driver (driver.cpp). They run the blocks of kernels and the
- * operations of streams. */
+/* OS threads of the emulated CUDA driver (driver.cpp). They run kernel blocks and stream
+ * operations. */
 #ifndef GODWIT_EMULATED_STREAMS_H
 #define GODWIT_EMULATED_STREAMS_H
 
@@ -10,8 +10,7 @@
 #include <mutex>
 #include <thread>
 
-/* Pool of OS threads that run CUDA blocks. It grows to the largest number of blocks that run at the
- * same time. */
+/* Pool of OS threads that run CUDA blocks. It grows to the largest number of concurrent blocks. */
 class Pool
 {
   public:
@@ -112,8 +111,8 @@ class Stream
     std::thread thread;
 };
 
-/* Emulated CUDA event, which marks a position in a stream. It counts how often the position was
- * recorded and how often it was reached. */
+/* Emulated CUDA event, which marks a position in a stream. It counts how often the stream has
+ * recorded and reached the position. */
 class Event
 {
   public:

@@ -1,5 +1,5 @@
-/* State of the emulated CUDA driver (driver.cpp): memory, streams, and the failures that a test
- * requests. */
+/* State of the emulated CUDA driver (driver.cpp): memory, streams, and failures that tests
+ * request. */
 #ifndef GODWIT_EMULATED_WORLD_H
 #define GODWIT_EMULATED_WORLD_H
 
@@ -54,8 +54,8 @@ struct Failure {
     Result result;
 };
 
-/* The driver state of the whole process. Other threads use it until the process ends, so it is
- * never destroyed. */
+/* Driver state of the whole process. It is never destroyed, because other threads use it until the
+ * process ends. */
 struct World {
     std::mutex mutex;
     std::map<Address, Area> areas;
@@ -73,10 +73,10 @@ struct World {
 };
 
 inline World &world = *new World;
-/* Number of the device whose context is current in this thread, or -1 without a context. */
+/* Device whose context is current in this thread, or -1 without a context. */
 inline thread_local int device = -1;
 
-/* Counts a call of the driver function `call`. Returns the error that the test has injected for
+/* Counts a call to the driver function `call`. Returns the error that the test has injected for
  * this call, or SUCCESS. */
 inline Result injected_result(const char *call)
 {
@@ -93,8 +93,8 @@ inline Result injected_result(const char *call)
     return entry->second.result;
 }
 
-/* Returns from the calling function with an error if the thread has no context, or if the test has
- * injected an error. Driver functions that need a context begin with this macro. */
+/* Makes the calling function fail if the thread has no context, or if the test has injected an
+ * error. Driver functions that need a context begin with this macro. */
 #define GODWIT_REQUIRE_CONTEXT()                                                                   \
     do {                                                                                           \
         if (device < 0) {                                                                          \

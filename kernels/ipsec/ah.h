@@ -1,5 +1,5 @@
 /*
- * AH, the Authentication Header (RFC 4302). The `begin` functions write or check the headers and
+ * The Authentication Header, AH (RFC 4302). The `begin` functions write or check the headers and
  * clear the mutable fields. The caller then computes the authentication tag. The `end` functions
  * restore the fields and finish the packet.
  *
@@ -20,8 +20,8 @@ GW_LANE gw_u32 gw_ipsec_ah_bytes(const GW_GLOBAL gw_ipsec_sa *sa, gw_ipsec_suite
     return (GW_AH_HEADER_BYTES + gw_ipsec_iv_bytes(suite) + sa->icv_bytes + unit - 1) & ~(unit - 1);
 }
 
-/* State of an AH packet before its tag is computed. It locates the authenticated bytes and holds
- * the fields that must be restored afterwards. */
+/* State of an AH packet before its tag is computed: the authenticated bytes, and the fields to
+ * restore afterwards. */
 typedef struct gw_ipsec_ah_input {
     GW_GLOBAL gw_u8 *header; /* IP header, where the authenticated bytes begin */
     GW_GLOBAL gw_u8 *ah;
@@ -89,8 +89,8 @@ GW_APART void gw_ipsec_ah_encapsulate_end(gw_ipsec_found found, gw_ipsec_suite s
     gw_ipsec_tag_store(input->ah + GW_AH_HEADER_BYTES + iv_bytes, tag, found.sa->icv_bytes);
 }
 
-/* Moves the ICV out of an AH packet and clears it in the packet. If `restore` is not 0, writes the
- * ICV back instead. Padding after the ICV is authenticated and stays unchanged (RFC 4302, section
+/* Saves and clears the ICV of an AH packet. If `restore` is not 0, writes the saved ICV back
+ * instead. Padding after the ICV is authenticated and stays unchanged (RFC 4302, section
  * 3.3.3.2.1). */
 GW_LANE void gw_ipsec_move_icv(gw_ipsec_ah_input *input, gw_u32 iv_bytes, gw_u32 icv_bytes,
                                gw_u32 restore)
@@ -134,7 +134,7 @@ GW_APART void gw_ipsec_ah_decapsulate_begin(const gw_lane *lane, gw_ipsec_found 
     }
     input->bytes = location.total_bytes;
     /* The packet contains only the lower 32 bits of an extended sequence number. The host infers
-     * the upper bits and passes them to the kernel. */
+     * the upper bits and passes them as the packet's parameter. */
     input->sequence =
         (gw_ipsec_sequence(lane->parameter) & ~(gw_u64)0xffffffffu) | gw_load_be32(input->ah + 8);
     if (gw_ipsec_iv_bytes(suite) != 0) {
@@ -146,8 +146,7 @@ GW_APART void gw_ipsec_ah_decapsulate_begin(const gw_lane *lane, gw_ipsec_found 
 }
 
 /* Completes an inbound AH packet after its tag is computed. Restores the mutable fields and the
- * ICV, compares the ICV with `tag`, and removes the headers. If the ICV is wrong, drops the
- * packet. */
+ * ICV, compares the ICV with `tag`, and removes the headers. Drops a packet with a wrong ICV. */
 GW_APART void gw_ipsec_ah_decapsulate_end(const gw_lane *lane, gw_ipsec_found found,
                                           gw_ipsec_suite suite, gw_ipsec_ah_input *input,
                                           gw_ipsec_tag tag, gw_descriptor *descriptor,

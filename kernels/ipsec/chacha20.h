@@ -6,8 +6,8 @@
 #define GW_CHACHA20_BLOCK_BYTES 64u
 #define GW_CHACHA20_WORDS       16u
 
-/* The 96-bit nonce of ChaCha20 (RFC 8439, section 2.3), in memory order: the salt of the SA and the
- * IV of the packet. */
+/* 96-bit ChaCha20 nonce (RFC 8439, section 2.3) in memory order: the salt of the SA, then the
+ * packet's IV. */
 typedef struct gw_chacha20_nonce {
     gw_u32 words[3];
 } gw_chacha20_nonce;
@@ -22,8 +22,7 @@ typedef struct gw_chacha20_nonce {
     c += d;                                                                                        \
     b = gw_rotate_left32(b ^ c, 7)
 
-/* Computes one block of the ChaCha20 key stream, as little-endian words. `key` points to eight
- * words. */
+/* Computes one ChaCha20 key stream block as little-endian words. `key` points to eight words. */
 GW_LANE void gw_chacha20_block(const GW_GLOBAL gw_u32 *key, gw_chacha20_nonce nonce, gw_u32 counter,
                                gw_u32 *stream)
 {

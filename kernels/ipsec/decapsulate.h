@@ -1,12 +1,10 @@
-/* Decapsulation of inbound ESP packets (RFC 4303, section 3.4). First,
- * gw_ipsec_esp_decapsulate_begin checks the headers and locates the encrypted data. The caller then
- * verifies and decrypts this data. Finally, gw_ipsec_esp_decapsulate_end removes the headers and
- * the padding. */
+/* Decapsulates inbound ESP packets (RFC 4303, section 3.4). First, gw_ipsec_esp_decapsulate_begin
+ * checks the headers and locates the encrypted data. The caller then verifies and decrypts this
+ * data. Finally, gw_ipsec_esp_decapsulate_end removes the headers and the padding. */
 #ifndef GODWIT_IPSEC_DECAPSULATE_H
 #define GODWIT_IPSEC_DECAPSULATE_H
 
-/* An inbound ESP packet that is ready for verification and decryption, because all headers before
- * ESP are valid. */
+/* Inbound ESP packet with valid headers, ready for verification and decryption. */
 typedef struct gw_ipsec_decryption {
     GW_GLOBAL gw_u8 *esp; /* ESP header; IV, data and ICV follow */
     gw_u64 sequence;
@@ -14,8 +12,8 @@ typedef struct gw_ipsec_decryption {
     gw_u32 next_header_at; /* see gw_ipsec_content */
 } gw_ipsec_decryption;
 
-/* Checks that a UDP header before ESP belongs to the SA (RFC 3948, section 2.1). The header and its
- * payload have `bytes` bytes. The UDP checksum is ignored. Returns GW_IPSEC_OK or a drop reason. */
+/* Checks that a UDP header before ESP belongs to the SA (RFC 3948, section 2.1). `bytes` includes
+ * the header and its payload. The UDP checksum is ignored. Returns GW_IPSEC_OK or a drop reason. */
 GW_LANE gw_u32 gw_ipsec_check_udp(const GW_GLOBAL gw_ipsec_sa *sa, const GW_GLOBAL gw_u8 *udp,
                                   gw_u32 bytes)
 {
@@ -57,7 +55,7 @@ GW_APART gw_ipsec_decryption gw_ipsec_esp_decapsulate_begin(const gw_lane *lane,
             reason = GW_IPSEC_NO_SA;
         } else {
             /* The packet contains only the lower 32 bits of an extended sequence number. The host
-             * infers the upper bits and passes them to the kernel. */
+             * infers the upper bits and passes them as the packet's parameter. */
             decryption.sequence = (gw_ipsec_sequence(lane->parameter) & ~(gw_u64)0xffffffffu) |
                                   gw_load_be32(decryption.esp + 4);
             decryption.cipher_bytes = esp_bytes - around;
@@ -68,8 +66,8 @@ GW_APART gw_ipsec_decryption gw_ipsec_esp_decapsulate_begin(const gw_lane *lane,
     return decryption;
 }
 
-/* Returns whether the padding of an ESP packet consists of the bytes 1, 2, 3 and so on (RFC 4303,
- * section 2.4). */
+/* Returns whether the ESP padding consists of the bytes 1, 2, 3 and so on (RFC 4303, section
+ * 2.4). */
 GW_LANE gw_u32 gw_ipsec_padding_valid(const GW_GLOBAL gw_u8 *padding, gw_u32 bytes)
 {
     gw_u32 difference = 0;
@@ -101,8 +99,8 @@ GW_APART void gw_ipsec_esp_decapsulate_end(const gw_lane *lane, gw_ipsec_found f
         gw_drop(outcome, GW_IPSEC_PADDING);
         return;
     }
-    /* The next header 59 marks a dummy packet, which only hides the amount of traffic (RFC 4303,
-     * section 2.6). */
+    /* The next header 59 marks a dummy packet, which hides the traffic volume (RFC 4303, section
+     * 2.6). */
     if (content.next_header == GW_PROTOCOL_NONE) {
         gw_drop(outcome, GW_IPSEC_DUMMY);
         return;

@@ -1,4 +1,4 @@
-/* Encapsulation of outbound packets with ESP (RFC 4303, section 3.3). First,
+/* Encapsulates outbound packets with ESP (RFC 4303, section 3.3). First,
  * gw_ipsec_esp_encapsulate_begin writes headers and padding and locates the data to encrypt. The
  * caller then encrypts the data and writes the ICV. Finally, gw_ipsec_esp_encapsulate_end completes
  * the packet. */
@@ -16,8 +16,7 @@ GW_LANE void gw_ipsec_pad(GW_GLOBAL gw_u8 *trailer, gw_u32 pad_bytes, gw_u32 nex
     trailer[pad_bytes + 1] = (gw_u8)next_header;
 }
 
-/* An outbound ESP packet that is ready for encryption. Its headers and padding are already written.
- */
+/* Outbound ESP packet with headers and padding, ready for encryption. */
 typedef struct gw_ipsec_encryption {
     GW_GLOBAL gw_u8 *esp; /* ESP header; IV, data and ICV follow */
     gw_u64 sequence;
@@ -52,8 +51,6 @@ GW_APART gw_ipsec_encryption gw_ipsec_esp_encapsulate_begin(const gw_lane *lane,
     const gw_u32 payload_bytes = ip.total_bytes - layout.kept_bytes;
     const gw_u32 cipher_bytes = gw_ipsec_cipher_bytes(suite, payload_bytes);
     const gw_u32 length = added + found.l2_bytes + layout.kept_bytes + cipher_bytes + sa->icv_bytes;
-    /* A buffer is far smaller than 2^16 bytes, so the IP header can hold the length of any packet
-     * in it. */
     if (descriptor->head < added ||
         descriptor->head - added + length > descriptor->room * GW_BUFFER_UNIT) {
         gw_drop(outcome, GW_IPSEC_NO_ROOM);
@@ -78,8 +75,8 @@ GW_APART gw_ipsec_encryption gw_ipsec_esp_encapsulate_begin(const gw_lane *lane,
     return encryption;
 }
 
-/* Writes the UDP checksum if the SA uses ESP in UDP over IPv6. The checksum covers the ICV, so it
- * is written last. Other packets stay unchanged. */
+/* Writes the UDP checksum of ESP in UDP over IPv6. The checksum covers the ICV, so it comes last.
+ * Other packets stay unchanged. */
 GW_APART void gw_ipsec_esp_encapsulate_end(gw_ipsec_found found, gw_ipsec_suite suite,
                                            gw_ipsec_encryption encryption)
 {

@@ -1,10 +1,10 @@
-/* Finds the SA (security association) of a packet and the offset of its IP header. This step is the
- * first for all packets. */
+/* Finds a packet's SA (security association) and the offset of its IP header. All packets start
+ * with this step. */
 #ifndef GODWIT_IPSEC_FIND_H
 #define GODWIT_IPSEC_FIND_H
 
-/* Returns the SA (security association) whose index the host has passed with a packet. Returns 0 if
- * the SA does not exist, or has another suite or direction than the packet. */
+/* Returns the SA (security association) that the host has selected for a packet. Returns 0 if the
+ * SA does not exist, or if its suite or direction differs from the packet's. */
 GW_LANE const GW_GLOBAL gw_ipsec_sa *gw_ipsec_sa_of(const gw_lane *lane)
 {
     const GW_GLOBAL gw_ipsec_image *image = (const GW_GLOBAL gw_ipsec_image *)lane->image;

@@ -1,7 +1,7 @@
 /*
- * IPsec for GPUs. A work-group processes a batch of packets, with three threads for each packet and
- * 64 packets at a time. A team of two threads encrypts or decrypts each packet. One more thread,
- * the hash thread, hashes the packet one step later.
+ * IPsec for GPUs. A work-group processes up to 64 packets of a batch at a time, with three threads
+ * per packet. A team of two threads encrypts or decrypts the packet. One more thread, the hash
+ * thread, hashes the packet one step later.
  *
  *   threads 0..127     team of packet 0 | team of packet 1 | ... | team of packet 63
  *   threads 192..255   hash thread of packet 0, of packet 1, ...
@@ -10,7 +10,7 @@
  * A step processes 64 bytes of each packet and ends with a barrier. In step k, the teams write the
  * words of step k to a ring buffer in local memory. The hash threads read the words of step k - 1.
  * The authenticated text begins front_words words before the encrypted data, with SPI, sequence
- * number and IV. A block of the hash therefore covers parts of two steps:
+ * number and IV. A hash block therefore covers parts of two steps:
  *
  *   hash     | block 0: front, 16 - front words | block 1: front, 16 - front words | ...
  *   cipher           | step 0: 16 words                 | step 1: 16 words         | ...
@@ -49,16 +49,15 @@ typedef struct gw_ipsec_sas {
     gw_u32 count;
 } gw_ipsec_sas;
 
-/* Returns the SA whose index the host has passed with a packet. For an invalid index, returns the
- * first SA, and a later check drops the packet. */
+/* Returns the SA that the host has selected for a packet. For an invalid index, returns the first
+ * SA, and a later check drops the packet. */
 GW_LANE const GW_GLOBAL gw_ipsec_sa *gw_ipsec_named_sa(gw_ipsec_sas sas, gw_u64 parameter)
 {
     const gw_u32 number = gw_ipsec_sa_index(parameter);
     return sas.first + (number < sas.count ? number : 0);
 }
 
-/* Returns whether ESP packets of an SA (security association) with these flags need a UDP
- * checksum. */
+/* Returns whether ESP packets of an SA with these flags need a UDP checksum. */
 GW_LANE gw_u32 gw_ipsec_has_udp_checksum(gw_u32 flags)
 {
     const gw_u32 udp_in_ipv6 = GW_IPSEC_SA_UDP | GW_IPSEC_SA_OUTER_IPV6;
@@ -74,8 +73,7 @@ GW_LANE gw_u32 gw_ipsec_has_udp_checksum(gw_u32 flags)
 #define GW_IPSEC_TEAM_LANES_ALL (GW_IPSEC_ROUND * GW_AES_TEAM_LANES)
 
 /* Index of the first thread that hashes packets. For up to 32 packets, two warps encrypt and one
- * warp hashes. With this index, the hashing warp shares its scheduler of the multiprocessor with no
- * other warp. */
+ * warp hashes. This index gives the hashing warp a scheduler of the multiprocessor for itself. */
 #define GW_IPSEC_HASH_LANE_FIRST (GW_IPSEC_TEAM_LANES_ALL + 64u)
 GW_STATIC_ASSERT(GW_GROUP_LANES >= GW_IPSEC_HASH_LANE_FIRST + GW_IPSEC_ROUND, ipsec_group_lanes);
 
@@ -83,8 +81,8 @@ GW_STATIC_ASSERT(GW_GROUP_LANES >= GW_IPSEC_HASH_LANE_FIRST + GW_IPSEC_ROUND, ip
 #define GW_IPSEC_STEP_BLOCKS 4u
 #define GW_IPSEC_STEP_WORDS  16u
 #define GW_IPSEC_RING_WORDS  40u
-/* Distance between consecutive words of a packet in the ring buffer, in words. It avoids bank
- * conflicts in local memory. */
+/* Distance between consecutive words of a packet in the ring buffer, in words, chosen to avoid bank
+ * conflicts. */
 #define GW_IPSEC_STRIDE (GW_IPSEC_ROUND + 8u)
 
 typedef struct gw_ipsec_scratch {
@@ -105,8 +103,8 @@ typedef struct gw_ipsec_scratch {
 
 #define GW_IPSEC_TABLE_NONE 0xffffffffu
 
-/* Returns the number of authenticated words before the encrypted data: the SPI, the sequence number
- * and the IV. */
+/* Returns the number of authenticated words before the encrypted data: SPI, sequence number and
+ * IV. */
 GW_LANE gw_u32 gw_ipsec_front_words(gw_ipsec_suite suite)
 {
     return 2 + gw_ipsec_iv_bytes(suite) / 4;
@@ -119,8 +117,8 @@ GW_LANE gw_u32 gw_ipsec_hash_blocks(gw_u32 words)
     return (words + 3 + GW_IPSEC_STEP_WORDS - 1) / GW_IPSEC_STEP_WORDS;
 }
 
-/* Returns the data length in words of the longest current packet of the work-group. All threads of
- * a warp call this function together. */
+/* Returns the data length, in words, of the work-group's longest current packet. All threads of a
+ * warp call this function together. */
 GW_LANE gw_u32 gw_ipsec_words_max(const GW_LOCAL gw_ipsec_scratch *scratch)
 {
     gw_u32 words_max = 0;
@@ -132,8 +130,8 @@ GW_LANE gw_u32 gw_ipsec_words_max(const GW_LOCAL gw_ipsec_scratch *scratch)
     return gw_uniform(gw_warp_max(words_max));
 }
 
-/* Returns the number of steps that the work-group needs for packets of up to words_max words. A
- * step processes 64 bytes of each packet and ends with a barrier. */
+/* Returns the number of steps for packets of up to words_max words. A step processes 64 bytes of
+ * each packet and ends with a barrier. */
 GW_LANE gw_u32 gw_ipsec_steps(gw_ipsec_suite suite, gw_u32 words_max)
 {
     if (words_max == 0) {
@@ -150,8 +148,8 @@ GW_LANE gw_u32 gw_ipsec_steps(gw_ipsec_suite suite, gw_u32 words_max)
 #include "group_cipher.h"
 #include "group_hash.h"
 
-/* Stores the location of the SAs (security associations) in the local memory of the work-group. The
- * AES table is filled later, because it depends on the direction of the packets. */
+/* Stores the location of the SAs (security associations) in the work-group's local memory. The AES
+ * table depends on the direction of the packets, so it is filled later. */
 GW_GROUP void gw_ipsec_prepare(const GW_GLOBAL gw_u8 *image, GW_LOCAL gw_ipsec_scratch *scratch)
 {
     if (gw_lane_id() == 0) {
@@ -163,8 +161,7 @@ GW_GROUP void gw_ipsec_prepare(const GW_GLOBAL gw_u8 *image, GW_LOCAL gw_ipsec_s
     gw_barrier();
 }
 
-/* Returns whether the work-group processes this suite with separate threads for encryption and for
- * hashing. */
+/* Returns whether the suite uses separate threads for encryption and hashing. */
 GW_LANE gw_u32 gw_ipsec_has_teams(gw_ipsec_suite suite)
 {
     return suite.protocol == GW_IPSEC_ESP &&
@@ -201,9 +198,8 @@ GW_GROUP void gw_ipsec_fill_table(GW_LOCAL gw_ipsec_scratch *scratch, gw_u32 dir
     }
 }
 
-/* Processes a batch of packets. Some threads encrypt or decrypt, and other threads hash. The two
- * tasks have separate functions, which need fewer registers. All threads reach the same number of
- * barriers. */
+/* Processes a packet batch. Some threads encrypt or decrypt, and other threads hash. Separate
+ * functions for both tasks need fewer registers. All threads reach the same number of barriers. */
 GW_GROUP void gw_ipsec_by_team(const gw_work *work, gw_ipsec_suite suite,
                                GW_LOCAL gw_ipsec_scratch *scratch)
 {
@@ -212,7 +208,7 @@ GW_GROUP void gw_ipsec_by_team(const gw_work *work, gw_ipsec_suite suite,
     } else if (suite.cipher == GW_IPSEC_CIPHER_CTR) {
         gw_ipsec_fill_table(scratch, GW_IPSEC_OUTBOUND);
     }
-    /* All threads of a warp have the same task (encryption, hashing or none), so the branches below
+    /* All threads of a warp have the same task (encryption, hashing or none), so these branches
      * keep the warp together. */
     const gw_u32 lane_id = gw_uniform(gw_lane_id());
     const gw_u32 chained_128 = gw_uniform(gw_ipsec_is_chained(work, suite) &&

@@ -23,10 +23,10 @@
  * For outbound packets, the key stream depends only on the SA and the sequence number, so its
  * computation does not wait for the headers.
  *
- * The sums of GHASH and Poly1305 are polynomials in the key. With n threads in a team, each thread
- * adds every n-th block and multiplies by the n-th power of the key. Finally, it multiplies its sum
- * by the power that belongs to its position in the team. If the last row of n blocks is not full,
- * zero blocks before the first block fill it.
+ * GHASH and Poly1305 sums are polynomials in the key. In a team of n threads, each thread adds
+ * every n-th block and multiplies by the n-th power of the key. Finally, it multiplies its sum by
+ * the power for its position in the team. If the last row of n blocks is not full, zero blocks
+ * before the first block fill it.
  *
  * Encryption proceeds in steps of 64 bytes per thread. The threads write the key stream to local
  * memory. The team then applies it to the packet in aligned, consecutive words of 16 bytes.
@@ -41,9 +41,8 @@
 GW_STATIC_ASSERT(GW_GROUP_LANES == GW_AEAD_TEAM_LANES + GW_AEAD_PACKETS_MAX, aead_lanes);
 #define GW_AEAD_UNIT_BYTES 64u
 #define GW_AEAD_UNIT_WORDS 16u
-/* Size in words of the key stream buffer of a packet that `lanes` threads share. The buffer
- * contains 64 bytes per thread, the last 16 bytes of the previous step, and padding against bank
- * conflicts. */
+/* Size in words of the key stream buffer of a packet that `lanes` threads share: 64 bytes per
+ * thread, the last 16 bytes of the previous step, and padding against bank conflicts. */
 #define GW_AEAD_STREAM_WORDS(lanes) (17u * (lanes) + 8u)
 
 typedef struct gw_aead_scratch {
@@ -57,7 +56,7 @@ typedef struct gw_aead_scratch {
     } shared;
 } gw_aead_scratch;
 
-/* The packets that the work-group currently processes. All threads have the same values. */
+/* Packets that a work-group currently processes. All threads have the same values. */
 typedef struct gw_aead_round {
     const gw_work *work;
     gw_ipsec_suite suite;
@@ -66,7 +65,7 @@ typedef struct gw_aead_round {
     gw_u32 lanes; /* threads per team */
 } gw_aead_round;
 
-/* State of a thread. The threads of a team encrypt or decrypt one packet together. */
+/* State of a thread in a team, which encrypts or decrypts one packet. */
 typedef struct gw_aead_lane {
     const GW_GLOBAL gw_ipsec_sa *sa;
     GW_GLOBAL gw_u8 *data;
@@ -76,8 +75,8 @@ typedef struct gw_aead_lane {
     gw_u32 rank;   /* index of the thread in its team */
 } gw_aead_lane;
 
-/* Assigns a packet to a thread before the packet's headers are checked. The IV of an outbound
- * packet is its sequence number, so it is already known. */
+/* Assigns a packet to a thread before another thread checks the packet's headers. An outbound
+ * packet's IV is its sequence number, so it is already known. */
 GW_LANE gw_aead_lane gw_aead_lane_of(const gw_aead_round *round)
 {
     const gw_work *work = round->work;
@@ -93,8 +92,8 @@ GW_LANE gw_aead_lane gw_aead_lane_of(const gw_aead_round *round)
     return lane;
 }
 
-/* Reads the location and length of the packet's data, which another thread has stored. If the
- * length is 0, this thread has no work. */
+/* Reads the location and length of the packet data, which another thread has stored. If the length
+ * is 0, this thread has no work. */
 GW_LANE void gw_aead_lane_begin(gw_aead_lane *lane, const gw_aead_round *round,
                                 const GW_LOCAL gw_aead_scratch *scratch)
 {
@@ -106,8 +105,8 @@ GW_LANE void gw_aead_lane_begin(gw_aead_lane *lane, const gw_aead_round *round,
     }
 }
 
-/* Returns the data length of the longest current packet of the work-group. All threads of a warp
- * take the steps that this packet needs. */
+/* Returns the data length of the work-group's longest current packet. All threads of a warp take
+ * the steps that this packet needs. */
 GW_LANE gw_u32 gw_aead_bytes_max(const GW_LOCAL gw_aead_scratch *scratch)
 {
     gw_u32 bytes_max = 0;
@@ -122,8 +121,8 @@ GW_LANE gw_u32 gw_aead_bytes_max(const GW_LOCAL gw_aead_scratch *scratch)
 #include "group_aead_team.h"
 #include "group_aead_head.h"
 
-/* Returns the number of threads that share one packet of a batch. It is the largest number that
- * needs no additional pass over the batch. */
+/* Returns the number of threads per packet: the largest number that needs no additional pass over
+ * the batch. */
 GW_LANE gw_u32 gw_aead_lanes(gw_u32 packets)
 {
     gw_u32 lanes = GW_AEAD_TEAM_LANES / GW_AEAD_PACKETS_MAX;
@@ -133,17 +132,16 @@ GW_LANE gw_u32 gw_aead_lanes(gw_u32 packets)
     return lanes;
 }
 
-/* Returns whether the code in this file supports the suite. */
+/* Returns whether threads can share packets of this suite. */
 GW_LANE gw_u32 gw_aead_supports(gw_ipsec_suite suite)
 {
     return suite.protocol == GW_IPSEC_ESP &&
            (suite.auth == GW_IPSEC_AUTH_GHASH || suite.auth == GW_IPSEC_AUTH_POLY1305);
 }
 
-/* Processes all packets of a batch with GCM, GMAC or ChaCha20-Poly1305. All threads of the
- * work-group call this function after a barrier. `table` is the AES lookup table for encryption,
- * which ChaCha20 ignores. The function is not inlined, because other code would then lose
- * registers. */
+/* Processes a packet batch with GCM, GMAC or ChaCha20-Poly1305. All threads of the work-group call
+ * this function after a barrier. `table` is the AES lookup table for encryption, which ChaCha20
+ * ignores. The function is not inlined, because other code would then lose registers. */
 GW_APART void gw_aead_bin(const gw_work *work, gw_ipsec_suite suite, gw_ipsec_sas sas,
                           const GW_LOCAL gw_aes_team_table *table,
                           GW_LOCAL gw_aead_scratch *scratch)

@@ -1,6 +1,5 @@
-/* Work that occurs once per packet when several threads share a packet (group_aead.h). A separate
- * thread per packet processes the headers, computes the first blocks of the key stream and the tag,
- * and sets the outcome. */
+/* Per-packet work when several threads share a packet (group_aead.h). A separate thread per packet
+ * processes the headers, computes the tag and the first key stream blocks, and sets the outcome. */
 #ifndef GODWIT_IPSEC_GROUP_AEAD_HEAD_H
 #define GODWIT_IPSEC_GROUP_AEAD_HEAD_H
 
@@ -17,8 +16,7 @@ typedef struct gw_aead_head {
     gw_u32 mask[4];      /* GCM: encrypted first counter block, added to the sum */
 } gw_aead_head;
 
-/* Checks or writes the headers of any packet. Simple IPv4 packets in a tunnel have a faster path
- * (simple.h). */
+/* Checks or writes the headers of any packet. Simple packets have a faster path (simple.h). */
 GW_LANE void gw_aead_head_check(gw_aead_head *head, const gw_aead_round *round, gw_u32 index)
 {
     const gw_work *work = round->work;
@@ -80,8 +78,8 @@ GW_LANE void gw_aead_head_begin(gw_aead_head *head, const gw_aead_round *round,
     scratch->bytes[head->packet] = head->cipher_bytes;
 }
 
-/* Computes the one-time key of Poly1305 for an inbound packet (RFC 8439, section 2.6). For outbound
- * packets, another thread computes this key. */
+/* Computes an inbound packet's one-time Poly1305 key (RFC 8439, section 2.6). Another thread
+ * computes the keys of outbound packets. */
 GW_LANE void gw_aead_head_poly1305_key(gw_aead_head *head, GW_LOCAL gw_aead_scratch *scratch)
 {
     if (head->cipher_bytes == 0) {
@@ -93,8 +91,7 @@ GW_LANE void gw_aead_head_poly1305_key(gw_aead_head *head, GW_LOCAL gw_aead_scra
     gw_aead_store_key(scratch, head->packet, block);
 }
 
-/* Encrypts the first counter block of GCM, which is later added to the tag. The result is in
- * big-endian words. */
+/* Encrypts the first GCM counter block, which masks the tag, as big-endian words. */
 GW_LANE void gw_aead_head_gcm_mask(gw_aead_head *head, const gw_aead_round *round,
                                    const GW_LOCAL gw_aes_team_table *table)
 {
@@ -119,8 +116,8 @@ GW_LANE void gw_aead_head_gcm_mask(gw_aead_head *head, const gw_aead_round *roun
     }
 }
 
-/* Returns the tag of a packet. It is the sum of the partial sums of all threads, plus the second
- * half of the one-time key (Poly1305) or the encrypted first counter block (GCM). */
+/* Returns a packet's tag: the partial sums of all threads, plus the second half of the one-time key
+ * (Poly1305) or the encrypted first counter block (GCM). */
 GW_LANE gw_ipsec_tag gw_aead_head_tag(const gw_aead_head *head, const gw_aead_round *round,
                                       const GW_LOCAL gw_aead_scratch *scratch)
 {
@@ -159,8 +156,8 @@ GW_LANE gw_ipsec_tag gw_aead_head_tag(const gw_aead_head *head, const gw_aead_ro
                               sum[2] ^ head->mask[2], sum[3] ^ head->mask[3]);
 }
 
-/* Writes the ICV of an outbound packet, or compares the ICV of an inbound packet. A packet with a
- * wrong ICV is dropped without decryption. */
+/* Writes an outbound packet's ICV, or compares an inbound packet's ICV. A packet with a wrong ICV
+ * is dropped without decryption. */
 GW_LANE void gw_aead_head_end(gw_aead_head *head, const gw_aead_round *round,
                               GW_LOCAL gw_aead_scratch *scratch, gw_u32 index)
 {
@@ -209,8 +206,8 @@ GW_LANE void gw_aead_head_finish(const gw_aead_head *head, const gw_aead_round *
     work->outcomes[index] = outcome;
 }
 
-/* Processes the headers and the tags of the current packets of the work-group, one packet per
- * thread. It has the same number of barriers as gw_aead_team_round. */
+/* Processes the headers and tags of the work-group's current packets, one packet per thread. It has
+ * the same number of barriers as gw_aead_team_round. */
 GW_GROUP void gw_aead_head_round(const gw_aead_round *round,
                                  const GW_LOCAL gw_aes_team_table *table,
                                  GW_LOCAL gw_aead_scratch *scratch)

@@ -7,7 +7,7 @@
  * The key stream for the data starts with block 1 (RFC 8439, section 2.6). */
 #define GW_AEAD_UNIT_KEY 0xffffffffu
 
-/* Stores the one-time key of Poly1305, which is the first half of ChaCha20's block 0. */
+/* Stores the one-time Poly1305 key, which is the first half of ChaCha20's block 0. */
 GW_LANE void gw_aead_store_key(GW_LOCAL gw_aead_scratch *scratch, gw_u32 packet,
                                const gw_u32 *block)
 {
@@ -17,8 +17,7 @@ GW_LANE void gw_aead_store_key(GW_LOCAL gw_aead_scratch *scratch, gw_u32 packet,
     }
 }
 
-/* Computes the key stream for the data bytes from 64 * unit to 64 * unit + 63. The result is in
- * words in memory order. */
+/* Computes the key stream for data bytes 64 * unit to 64 * unit + 63, as words in memory order. */
 GW_LANE void gw_aead_unit(const gw_aead_round *round, const gw_aead_lane *lane,
                           const GW_LOCAL gw_u8 *table, gw_u32 unit, gw_u32 *words)
 {
@@ -42,17 +41,17 @@ GW_LANE void gw_aead_unit(const gw_aead_round *round, const gw_aead_lane *lane,
     }
 }
 
-/* Returns the position of a key stream word in local memory. Words from 16 on belong to the current
- * step, and words 12 to 15 to the previous step. Gaps between the words of different threads avoid
- * bank conflicts. */
+/* Returns where a key stream word is in local memory. Words from 16 on belong to the current step,
+ * and words 12 to 15 to the previous step. Gaps between the words of different threads avoid bank
+ * conflicts. */
 GW_LANE gw_u32 gw_aead_stream_at(gw_u32 word)
 {
     return word + (word >> 4) - 12;
 }
 
-/* Computes 64 bytes of the key stream of an outbound packet before the packet is checked. With
- * Poly1305, the last thread computes the one-time key instead. Returns whether `words` contains key
- * stream for the data. */
+/* Computes 64 key stream bytes of an outbound packet before another thread has checked the packet.
+ * With Poly1305, the last thread computes the one-time key instead. Returns whether `words`
+ * contains key stream for the data. */
 GW_LANE gw_u32 gw_aead_early_unit(const gw_aead_round *round, const gw_aead_lane *lane,
                                   const GW_LOCAL gw_u8 *table, GW_LOCAL gw_aead_scratch *scratch,
                                   gw_u32 *words)
@@ -66,8 +65,8 @@ GW_LANE gw_u32 gw_aead_early_unit(const gw_aead_round *round, const gw_aead_lane
     return !one_time_key;
 }
 
-/* Stores 64 bytes of this thread's key stream in local memory. Words after the end of the packet
- * are 0, because the bytes there must stay unchanged. */
+/* Stores this thread's 64 key stream bytes in local memory. Words after the end of the packet are
+ * 0, so that the bytes there stay unchanged. */
 GW_LANE void gw_aead_store_unit(const gw_aead_round *round, const gw_aead_lane *lane,
                                 const gw_u32 *words, GW_LOCAL gw_u32 *stream, gw_u32 step)
 {
@@ -107,9 +106,9 @@ GW_LANE void gw_aead_xor(const gw_aead_round *round, const gw_aead_lane *lane,
     }
 }
 
-/* Encrypts or decrypts the current packets of the work-group. All threads that encrypt call this
- * function together. If `ready` is 1, `words` already contains the thread's first 64 bytes of the
- * key stream. */
+/* Encrypts or decrypts the work-group's current packets. All threads that encrypt call this
+ * function together. If `ready` is 1, `words` already contains the thread's first 64 key stream
+ * bytes. */
 GW_GROUP void gw_aead_cipher(const gw_aead_round *round, const gw_aead_lane *lane,
                              const GW_LOCAL gw_u8 *table, GW_LOCAL gw_aead_scratch *scratch,
                              gw_u32 bytes_max, gw_u32 *words, gw_u32 ready)
@@ -166,8 +165,8 @@ GW_LANE gw_aead_blocks gw_aead_blocks_of(const gw_aead_round *round, const gw_ae
     blocks.lengths[0] = aad.bytes;
     blocks.lengths[1] = lane->bytes;
     if (round->suite.cipher == GW_IPSEC_CIPHER_NULL) {
-        /* With GMAC, the whole packet is additional authenticated data, including the IV and the
-         * payload (gw_ipsec_gmac_esp). */
+        /* With GMAC, the whole packet is additional authenticated data, including IV and
+         * payload. */
         const gw_u32 extended = aad.bytes == 12;
         const gw_u32 high = gw_load_be32(lane->data - 8);
         blocks.first[2] = extended ? aad.words[2] : high;
@@ -181,8 +180,8 @@ GW_LANE gw_aead_blocks gw_aead_blocks_of(const gw_aead_round *round, const gw_ae
     return blocks;
 }
 
-/* Returns one block of the text that GHASH or Poly1305 authenticates, as big-endian words. It must
- * not be the last block, which contains the lengths. */
+/* Returns one block of the text that GHASH or Poly1305 authenticates, as big-endian words. The last
+ * block contains the lengths and is not valid here. */
 GW_LANE void gw_aead_block(const gw_aead_blocks *blocks, gw_u32 index, gw_u32 *words)
 {
     const gw_u32 at = index == 0 ? 0 : 16 * (index - 1);
@@ -242,8 +241,8 @@ GW_LANE gw_ghash_element gw_aead_ghash(const gw_aead_round *round, const gw_aead
         const gw_u32 index = row * round->lanes + lane->rank - missing;
         sum = gw_ghash_add(gw_ghash_multiply(sum, step), gw_aead_ghash_block(blocks, index));
     }
-    /* Multiply the sum by a power of the key. The exponent is the number of blocks that follow this
-     * thread's block in the pass, plus one. */
+    /* Multiply the sum by the power of the key for this thread's last block. The exponent is one
+     * more than the number of blocks after it in the pass. */
     const gw_u32 following = round->lanes - 1 - lane->rank;
     sum = gw_ghash_multiply(sum, gw_ghash_key(powers + (following & 3u) * GW_GHASH_KEY_WORDS));
     step = fourth;
@@ -271,7 +270,6 @@ GW_LANE gw_poly1305 gw_aead_poly1305(const gw_aead_round *round, const gw_aead_l
     gw_poly1305 next = row < rows ? gw_aead_poly1305_block(blocks, index) : sum;
     GW_NO_COPY
     for (; row < rows; row++) {
-        /* The next block is loaded while this block is added to the sum. */
         const gw_poly1305 block = next;
         index += round->lanes;
         if (row + 1 < rows) {
@@ -319,8 +317,8 @@ GW_LANE void gw_aead_sum(const gw_aead_round *round, const gw_aead_lane *lane,
     }
 }
 
-/* Encrypts or decrypts the current packets of the work-group, and computes the sums for their tags.
- * It has the same number of barriers as gw_aead_head_round. */
+/* Encrypts or decrypts the work-group's current packets, and computes the sums for their tags. It
+ * has the same number of barriers as gw_aead_head_round. */
 GW_GROUP void gw_aead_team_round(const gw_aead_round *round,
                                  const GW_LOCAL gw_aes_team_table *table,
                                  GW_LOCAL gw_aead_scratch *scratch)

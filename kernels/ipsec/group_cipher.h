@@ -1,7 +1,6 @@
 /*
- * Work of the threads that encrypt or decrypt packets (group.h). They also copy the words of each
- * packet to a ring buffer, where other threads hash them. A team of two threads processes one
- * packet.
+ * Work of the threads that encrypt or decrypt packets (group.h). A team of two threads processes
+ * one packet. The team also copies the packet to a ring buffer, where another thread hashes it.
  *
  * Teams read and write packets in aligned words. A packet that is not aligned needs two
  * neighbouring aligned words for each 4-byte column of an AES block. An aligned word that contains
@@ -11,8 +10,8 @@
 #ifndef GODWIT_IPSEC_GROUP_CIPHER_H
 #define GODWIT_IPSEC_GROUP_CIPHER_H
 
-/* Number of independent AES blocks that the two threads of a packet process at once. The threads
- * work on one block while the other block waits for table lookups. */
+/* Number of independent AES blocks that a team processes at once. It works on one block while the
+ * other block waits for table lookups. */
 #define GW_IPSEC_PARALLEL_BLOCKS 2u
 
 GW_LANE gw_u32 gw_ipsec_blocks(gw_u32 words)
@@ -28,7 +27,7 @@ GW_GROUP void gw_ipsec_wait(gw_u32 steps)
     }
 }
 
-/* Aligned words with the half of an AES block that one thread processes. */
+/* Aligned words that contain one thread's half of an AES block. */
 typedef struct gw_ipsec_raw {
     gw_u32 word[3];
 } gw_ipsec_raw;
@@ -47,8 +46,8 @@ typedef struct gw_ipsec_cipher {
     gw_ipsec_raw raw[GW_IPSEC_STEP_BLOCKS]; /* words of blocks that are loaded ahead */
 } gw_ipsec_cipher;
 
-/* Loads this thread's half of an AES block. After the last block, loads the first block again
- * instead of branching, because a branch would split the warp. */
+/* Loads this thread's half of an AES block. After the last block, it loads the first block again,
+ * because a branch would split the warp. */
 GW_LANE void gw_ipsec_fetch(gw_ipsec_cipher *lane, gw_ipsec_raw *raw, gw_u32 block)
 {
     const GW_GLOBAL gw_u32 *words =
@@ -67,10 +66,9 @@ GW_LANE gw_aes_half gw_ipsec_fetched(const gw_ipsec_cipher *lane, gw_ipsec_raw r
     return half;
 }
 
-/* Writes this thread's half of a block to the packet. Both threads of the packet call this function
- * together. In an unaligned packet, an aligned word can contain bytes of two blocks. The function
- * writes such a word together with the second block. `third` contains the bytes after the last
- * block. */
+/* Writes this thread's half of a block to the packet. Both threads of the team call this function
+ * together. In an unaligned packet, an aligned word can contain bytes of two blocks. Such a word is
+ * written together with the second block. `third` contains the bytes after the last block. */
 GW_LANE void gw_ipsec_write(gw_ipsec_cipher *lane, gw_u32 block, gw_aes_half half, gw_u32 third)
 {
     const gw_u32 before = gw_pair_word(lane->half == 0 ? half.word[1] : lane->written);
@@ -80,8 +78,7 @@ GW_LANE void gw_ipsec_write(gw_ipsec_cipher *lane, gw_u32 block, gw_aes_half hal
     const gw_u32 last = lane->half != 0 && lane->shift != 0 && block + 1 == lane->blocks;
     /* Block -1 is the IV, which exists only if the packet has at least one block. */
     const gw_u32 has_block = block + 1 <= lane->blocks && lane->blocks != 0;
-    /* The shifts come before the conditions, because the compiler then needs no branches for
-     * them. */
+    /* The shifts come before the conditions, so that the compiler needs no branches for them. */
     const gw_u32 first = gw_funnel_left32(before, half.word[0], lane->shift);
     const gw_u32 second = gw_funnel_left32(half.word[0], half.word[1], lane->shift);
     const gw_u32 tail = gw_funnel_left32(half.word[1], third >> lane->shift, lane->shift);
@@ -107,8 +104,8 @@ GW_LANE void gw_ipsec_write_ring(gw_ipsec_cipher *lane, GW_LOCAL gw_ipsec_scratc
     }
 }
 
-/* Computes the IV of an outbound CBC packet (gw_ipsec_cbc_iv) while another thread checks the
- * packet. The IV depends only on the SA and the sequence number. */
+/* Computes an outbound packet's CBC IV while another thread checks the packet. The IV depends only
+ * on the SA and the sequence number. */
 GW_LANE void gw_ipsec_team_iv(gw_ipsec_cipher *lane, const GW_GLOBAL gw_ipsec_sa *sa,
                               gw_u64 parameter)
 {
@@ -121,11 +118,10 @@ GW_LANE void gw_ipsec_team_iv(gw_ipsec_cipher *lane, const GW_GLOBAL gw_ipsec_sa
     nonce = gw_aes_team_rounds(&lane->aes, 0, gw_aes_team_start(&lane->aes, nonce), 1,
                                GW_AES_TEAM_SPLIT);
     lane->previous = gw_aes_team_encrypt_end(&lane->aes, nonce);
-    /* The word before the IV is the lower half of the sequence number. */
     lane->written = lower;
 }
 
-/* Starts the encryption or decryption of a packet. Another thread has checked its headers. */
+/* Starts the encryption or decryption of a packet whose headers are already checked. */
 GW_LANE void gw_ipsec_team_begin(gw_ipsec_cipher *lane, const gw_work *work,
                                  const GW_LOCAL gw_ipsec_scratch *scratch)
 {
@@ -137,7 +133,7 @@ GW_LANE void gw_ipsec_team_begin(gw_ipsec_cipher *lane, const gw_work *work,
         lane->raw[i].word[1] = 0;
         lane->raw[i].word[2] = 0;
     }
-    /* Threads without a packet read the start of the tables instead and write nothing. */
+    /* Threads without a packet read the start of the tables instead, and write nothing. */
     const gw_u64 data = words == 0 ? 0 : scratch->data[lane->packet];
     const GW_GLOBAL gw_u8 *from = words == 0 ? work->image : work->arena + (data & ~(gw_u64)3);
     lane->words = (GW_GLOBAL gw_u32 *)from + GW_AES_TEAM_WORDS * lane->half;
@@ -151,7 +147,6 @@ GW_LANE void gw_ipsec_team_begin(gw_ipsec_cipher *lane, const gw_work *work,
 GW_GROUP void gw_ipsec_encrypt_round(gw_ipsec_cipher *lane, GW_LOCAL gw_ipsec_scratch *scratch,
                                      gw_u32 blocks_max, gw_u32 steps)
 {
-    /* Block -1 is the IV, which precedes the first word of the ring buffer. */
     lane->ring += (GW_IPSEC_RING_WORDS - GW_IPSEC_BLOCK_WORDS) * GW_IPSEC_STRIDE;
     gw_ipsec_fetch(lane, &lane->raw[0], 0);
     gw_u32 third = 0;
@@ -171,7 +166,6 @@ GW_GROUP void gw_ipsec_encrypt_round(gw_ipsec_cipher *lane, GW_LOCAL gw_ipsec_sc
         gw_ipsec_write_ring(lane, scratch, before);
         state = gw_aes_team_rounds(&lane->aes, 0, state, 5, GW_AES_TEAM_SPLIT);
         lane->previous = gw_aes_team_encrypt_end(&lane->aes, state);
-        /* All blocks of the previous step are now in the ring buffer. */
         if (block != 0 && block % GW_IPSEC_STEP_BLOCKS == 0) {
             gw_barrier();
             steps--;
@@ -184,8 +178,7 @@ GW_GROUP void gw_ipsec_encrypt_round(gw_ipsec_cipher *lane, GW_LOCAL gw_ipsec_sc
     gw_ipsec_wait(steps);
 }
 
-/* Copies the current packets of the work-group to the ring buffer, where other threads hash
- * them. */
+/* Copies the work-group's current packets to the ring buffer, where other threads hash them. */
 GW_GROUP void gw_ipsec_stage_round(gw_ipsec_cipher *lane, GW_LOCAL gw_ipsec_scratch *scratch,
                                    gw_u32 steps)
 {
@@ -203,8 +196,8 @@ GW_GROUP void gw_ipsec_stage_round(gw_ipsec_cipher *lane, GW_LOCAL gw_ipsec_scra
     }
 }
 
-/* Loads this thread's half of the four words before the data of a packet. They contain the IV of
- * CBC, or the sequence number and the IV of CTR. */
+/* Loads this thread's half of the four words before the packet data: the IV of CBC, or the sequence
+ * number and the IV of CTR. */
 GW_LANE void gw_ipsec_parallel_begin(gw_ipsec_cipher *lane)
 {
     lane->previous.word[0] = 0;
@@ -267,8 +260,7 @@ GW_GROUP void gw_ipsec_counter_round(gw_ipsec_cipher *lane, GW_LOCAL gw_ipsec_sc
 {
     const gw_u32 writes_ring = steps != 0;
     gw_ipsec_parallel_begin(lane);
-    /* A CTR counter block (RFC 3686, section 4) consists of the salt, the IV, and the counter in
-     * the last word. */
+    /* A CTR counter block consists of the salt, the IV, and the counter (RFC 3686, section 4). */
     gw_aes_half counter;
     counter.word[0] = lane->half == 0 ? sa->salt : lane->previous.word[1];
     counter.word[1] = gw_pair_word(lane->previous.word[0]);
@@ -316,7 +308,7 @@ GW_LANE gw_u32 gw_ipsec_team_index(gw_ipsec_cipher *lane, gw_u32 first)
     return first + lane->packet;
 }
 
-/* Encrypts or decrypts the current packets of the work-group. `rounds` is the number of AES rounds.
+/* Encrypts or decrypts the work-group's current packets. `rounds` is the number of AES rounds.
  * `encrypts` is 1 for outbound packets with CBC. The function has the same number of barriers as
  * gw_ipsec_hash_round. */
 GW_LANE void gw_ipsec_team_work(const gw_work *work, gw_ipsec_suite suite,
@@ -357,15 +349,15 @@ GW_LANE void gw_ipsec_team_work(const gw_work *work, gw_ipsec_suite suite,
     gw_barrier();
 }
 
-/* Returns whether each block depends on the previous block, as with outbound CBC. */
+/* Returns whether each cipher block depends on the previous one, as with outbound CBC. */
 GW_LANE gw_u32 gw_ipsec_is_chained(const gw_work *work, gw_ipsec_suite suite)
 {
     return suite.cipher == GW_IPSEC_CIPHER_CBC &&
            gw_ipsec_direction(work->variant) == GW_IPSEC_OUTBOUND;
 }
 
-/* Encrypts or decrypts the current packets of the work-group, for all suites except those with CTR.
- * The function is not inlined, because the AES round keys must stay in registers. */
+/* Encrypts or decrypts the work-group's current packets, for all suites except those with CTR. The
+ * function is not inlined, so that the AES round keys stay in registers. */
 GW_APART void gw_ipsec_team_round(const gw_work *work, gw_ipsec_suite suite,
                                   GW_LOCAL gw_ipsec_scratch *scratch, gw_u32 first)
 {
@@ -373,16 +365,16 @@ GW_APART void gw_ipsec_team_round(const gw_work *work, gw_ipsec_suite suite,
                        gw_ipsec_is_chained(work, suite));
 }
 
-/* Encrypts the current packets of the work-group with AES-128 in CBC mode. The number of AES rounds
- * is a constant, so the code has no branches and keeps all round keys in registers. */
+/* Encrypts the work-group's current packets with AES-128 in CBC mode. The number of AES rounds is a
+ * constant, so the code has no branches and keeps all round keys in registers. */
 GW_APART void gw_ipsec_team_chain_128(const gw_work *work, gw_ipsec_suite suite,
                                       GW_LOCAL gw_ipsec_scratch *scratch, gw_u32 first)
 {
     gw_ipsec_team_work(work, suite, scratch, first, GW_AES_TEAM_SPLIT, 1);
 }
 
-/* Encrypts or decrypts the current packets of the work-group with CTR. The key stream is the same
- * for both directions. */
+/* Encrypts or decrypts the work-group's current packets with CTR, whose key stream is the same for
+ * both directions. */
 GW_APART void gw_ipsec_team_counter(const gw_work *work, gw_ipsec_suite suite,
                                     GW_LOCAL gw_ipsec_scratch *scratch, gw_u32 first)
 {

@@ -17,8 +17,8 @@ typedef struct gw_ipsec_hash {
     gw_u32 outer[8];     /* initial state of the outer hash */
 } gw_ipsec_hash;
 
-/* Packs the offset of the next header field, the IP version and the length of the L2 header into
- * one word. */
+/* Packs the offset of the next header field, the IP version and the L2 header length into one
+ * word. */
 GW_LANE gw_u32 gw_ipsec_pack_found(gw_ipsec_found found, gw_u32 next_header_at)
 {
     return next_header_at << 16 | found.version << 8 | found.l2_bytes;
@@ -81,8 +81,8 @@ GW_LANE void gw_ipsec_put_front(const gw_ipsec_hash *hash, GW_LOCAL gw_ipsec_scr
     scratch->ring[(GW_IPSEC_RING_WORDS - back) * GW_IPSEC_STRIDE + hash->packet] = value;
 }
 
-/* Prepares the encryption or decryption and the hash of a packet with checked headers. `esp` points
- * to the packet's ESP header. */
+/* Prepares the cipher and the hash for a packet with checked headers. `esp` points to the packet's
+ * ESP header. */
 GW_LANE void gw_ipsec_hash_data(gw_ipsec_hash *hash, const gw_work *work, gw_ipsec_suite suite,
                                 GW_LOCAL gw_ipsec_scratch *scratch, GW_GLOBAL gw_u8 *esp,
                                 gw_u64 sequence, gw_u32 cipher_bytes, gw_u32 spi, gw_u32 flags)
@@ -103,8 +103,7 @@ GW_LANE void gw_ipsec_hash_data(gw_ipsec_hash *hash, const gw_work *work, gw_ips
     }
 }
 
-/* Checks or writes the headers of any packet. Simple IPv4 packets in a tunnel have a faster path
- * (simple.h). */
+/* Checks or writes the headers of any packet. Simple packets have a faster path (simple.h). */
 GW_LANE void gw_ipsec_hash_check(gw_ipsec_hash *hash, const gw_work *work, gw_ipsec_suite suite,
                                  GW_LOCAL gw_ipsec_scratch *scratch, gw_u32 index)
 {
@@ -160,16 +159,14 @@ GW_LANE void gw_ipsec_hash_begin(gw_ipsec_hash *hash, const gw_work *work, gw_ip
         if (esp == 0) {
             gw_ipsec_hash_check(hash, work, suite, scratch, index);
         }
-        /* The HMAC states are loaded while other threads encrypt the first 64 bytes. */
         hash->sa = gw_ipsec_named_sa(scratch->sas, work->parameters[index]);
         gw_ipsec_load_states(hash, hash->sa);
     }
     scratch->words[hash->packet] = hash->words;
 }
 
-/* Reads the 16 words of a hash block from the ring buffer. After the end of the text, the block
- * contains the upper half of an extended sequence number and the padding (FIPS 180-4, section
- * 5.1.1). */
+/* Reads a 16-word hash block from the ring buffer. After the end of the text, the block contains
+ * the upper half of an extended sequence number and the padding (FIPS 180-4, section 5.1.1). */
 GW_LANE void gw_ipsec_hash_words(const gw_ipsec_hash *hash, gw_ipsec_suite suite,
                                  const GW_LOCAL gw_ipsec_scratch *scratch, gw_u32 block,
                                  gw_u32 blocks, gw_u32 *w)
@@ -197,7 +194,7 @@ GW_LANE void gw_ipsec_hash_words(const gw_ipsec_hash *hash, gw_ipsec_suite suite
     }
 }
 
-/* Hashes one block of a packet. After the last block, hashes the outer block of HMAC. */
+/* Hashes one block of a packet. After the last block, it hashes HMAC's outer block. */
 GW_LANE void gw_ipsec_hash_block(gw_ipsec_hash *hash, gw_ipsec_suite suite,
                                  const GW_LOCAL gw_ipsec_scratch *scratch, gw_u32 block)
 {
@@ -244,8 +241,8 @@ GW_LANE void gw_ipsec_store_icv(GW_GLOBAL gw_u8 *to, gw_ipsec_tag tag, gw_u32 ic
     }
 }
 
-/* Writes the ICV of an outbound packet, or compares the ICV of an inbound packet. A packet with a
- * wrong ICV is dropped without decryption. */
+/* Writes an outbound packet's ICV, or compares an inbound packet's ICV. A packet with a wrong ICV
+ * is dropped without decryption. */
 GW_LANE void gw_ipsec_hash_end(gw_ipsec_hash *hash, const gw_work *work, gw_ipsec_suite suite,
                                GW_LOCAL gw_ipsec_scratch *scratch, gw_u32 index)
 {
@@ -267,8 +264,7 @@ GW_LANE void gw_ipsec_hash_end(gw_ipsec_hash *hash, const gw_work *work, gw_ipse
     }
 }
 
-/* Completes an outbound packet after its last byte is written. Writes the UDP checksum if there is
- * one. */
+/* Completes an outbound packet after its last byte is written. Writes the UDP checksum, if any. */
 GW_LANE void gw_ipsec_finish_encrypted(const gw_ipsec_hash *hash, gw_ipsec_suite suite)
 {
     if (hash->words == 0 || !hash->udp_checksum) {
@@ -307,8 +303,8 @@ GW_LANE void gw_ipsec_finish_decrypted(const gw_ipsec_hash *hash, const gw_work 
     work->outcomes[index] = outcome;
 }
 
-/* Hashes the current packets of the work-group, one packet per thread. `first` is the index of the
- * first of them in the batch. */
+/* Hashes the work-group's current packets, one packet per thread. `first` is the batch index of the
+ * first packet. */
 GW_GROUP void gw_ipsec_hash_round(const gw_work *work, gw_ipsec_suite suite,
                                   GW_LOCAL gw_ipsec_scratch *scratch, gw_u32 first)
 {
@@ -318,8 +314,7 @@ GW_GROUP void gw_ipsec_hash_round(const gw_work *work, gw_ipsec_suite suite,
     gw_barrier();
     const gw_u32 steps = gw_ipsec_steps(suite, gw_ipsec_words_max(scratch));
     for (gw_u32 step = 0; step < steps; step++) {
-        /* In the previous step, the encrypting threads wrote the words of this block to the ring
-         * buffer. */
+        /* The encrypting threads wrote this block to the ring buffer in the previous step. */
         if (step != 0 && suite.auth != GW_IPSEC_AUTH_NONE) {
             gw_ipsec_hash_block(&hash, suite, scratch, step - 1);
         }

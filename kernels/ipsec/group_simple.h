@@ -1,8 +1,8 @@
 /*
- * Fast path for the headers of simple outbound packets (simple.h) at an even address, for
- * work-groups of a GPU. All other packets stay unchanged.
+ * Fast path for the headers of simple outbound packets (simple.h) at an even address, for GPU
+ * work-groups. All other packets stay unchanged.
  *
- * A thread of a GPU waits hundreds of cycles for a load. The waits add up when loads depend on each
+ * A GPU thread waits hundreds of cycles for a load. The waits add up when loads depend on each
  * other, or follow stores that might change the loaded data. All loads therefore come first,
  * together. No branch comes before the stores, which write whole words.
  *
@@ -14,12 +14,12 @@
 
 #include "simple.h"
 
-/* GW_IPSEC_L2_WORDS is the number of words before the outer IP header. GW_IPSEC_SIMPLE_FRONT is the
- * number of words up to the end of the IV, with an IV of 8 bytes. */
+/* Header sizes in words: up to the outer IP header (GW_IPSEC_L2_WORDS), and up to the end of an
+ * 8-byte IV (GW_IPSEC_SIMPLE_FRONT). */
 #define GW_IPSEC_L2_WORDS     4u
 #define GW_IPSEC_SIMPLE_FRONT 13u
 
-/* Writes the ESP trailer like gw_ipsec_pad, but with stores of whole words where possible. The
+/* Writes the ESP trailer like gw_ipsec_pad, but with whole-word stores where possible. The
  * addresses of the trailer and of its pad length must be even. */
 GW_LANE void gw_ipsec_pad_words(GW_GLOBAL gw_u8 *trailer, gw_u32 pad_bytes, gw_u32 next_header)
 {
@@ -64,8 +64,8 @@ GW_LANE GW_GLOBAL gw_u8 *gw_ipsec_encapsulate_simple(const gw_work *work, gw_ips
     gw_u32 simple =
         out->frame_bytes >= GW_ETHERNET_BYTES + GW_IPV4_BYTES && head >= 4 && head % 2 == 0;
 
-    /* Load the words of the headers, from two bytes before the frame. If the frame is too short,
-     * load the first words of the buffer instead and ignore them. */
+    /* Load the header words, from two bytes before the frame. If the frame is too short, load and
+     * ignore the first words of the buffer. */
     const gw_u32 from = simple ? head - 2 : 0;
     const gw_u32 shift = 8 * (from & 2u);
     const GW_GLOBAL gw_u32 *words = (const GW_GLOBAL gw_u32 *)(buffer + (from & ~3u));

@@ -1,6 +1,6 @@
 /*
- * Table image of ipsec: the SAs (security associations) and their selectors in one block of memory,
- * which crates/function/src/ipsec/tables.rs builds.
+ * Table image of ipsec: the SAs (security associations) and their selectors in one block of memory.
+ * crates/function/src/ipsec/tables.rs builds the image.
  *
  *   0         sa_offset            selector_offset
  *   | header  | SA 0 | SA 1 | ... | selector 0 | selector 1 | ... |
@@ -22,7 +22,7 @@ typedef struct gw_ipsec_image {
 } gw_ipsec_image;
 GW_STATIC_ASSERT(sizeof(gw_ipsec_image) == 32, ipsec_image_size);
 
-/* Flags of an SA (security association) in gw_ipsec_sa.flags. */
+/* Flags of a security association (gw_ipsec_sa.flags). */
 #define GW_IPSEC_SA_USED       0x01u /* the slot holds an SA */
 #define GW_IPSEC_SA_INBOUND    0x02u
 #define GW_IPSEC_SA_TRANSPORT  0x04u /* otherwise tunnel mode */
@@ -79,13 +79,13 @@ GW_ASSERT_OFFSET(gw_ipsec_sa, selector_first, 52);
 GW_ASSERT_OFFSET(gw_ipsec_sa, authentication, 64);
 GW_ASSERT_OFFSET(gw_ipsec_sa, keys, 128);
 
-/* Index of the first word of the outer HMAC state in gw_ipsec_sa.authentication. */
+/* Word index of the outer HMAC state in gw_ipsec_sa.authentication. */
 #define GW_IPSEC_HMAC_OUTER 8u
 
 #define GW_IPSEC_PROTOCOL_ANY 256u
 
-/* Selector, which is a condition on the addresses, the protocol and the ports of packets that an SA
- * may carry (RFC 4301, section 4.4.1.1). */
+/* Selector: a condition on the addresses, protocol and ports of packets that an SA may carry (RFC
+ * 4301, section 4.4.1.1). */
 typedef struct gw_ipsec_selector {
     gw_u32 source[4]; /* masked with the prefix length; IPv4 uses the first word */
     gw_u32 destination[4];
@@ -105,8 +105,8 @@ GW_STATIC_ASSERT(sizeof(gw_ipsec_selector) == 64, ipsec_selector_size);
 GW_ASSERT_OFFSET(gw_ipsec_selector, source_bits, 32);
 GW_ASSERT_OFFSET(gw_ipsec_selector, source_port_first, 40);
 
-/* Number of low bits for the sequence number in the 64-bit value that the host passes with each
- * packet. The other bits hold the index of the SA. */
+/* Low bits of a packet's 64-bit parameter that hold the sequence number. The other bits hold the
+ * index of the SA. */
 #define GW_IPSEC_SEQUENCE_BITS 44u
 #define GW_IPSEC_SEQUENCE_MASK (((gw_u64)1 << GW_IPSEC_SEQUENCE_BITS) - 1)
 

@@ -2,7 +2,7 @@
 #ifndef GODWIT_IPSEC_INBOUND_H
 #define GODWIT_IPSEC_INBOUND_H
 
-/* Result of the header checks, with the location of the first header after the IP headers. */
+/* Result of the header checks. It locates the first header after the IP headers. */
 typedef struct gw_ipsec_location {
     gw_u32 at;             /* offset, after the IP header and its extensions */
     gw_u32 next_header_at; /* offset of the field that names the protocol at `at` */
@@ -26,9 +26,8 @@ GW_LANE gw_u32 gw_ipsec_is_destination(const GW_GLOBAL gw_ipsec_sa *sa,
     return difference == 0;
 }
 
-/* Checks the headers before the header of `protocol` (AH, ESP, or UDP with ESP), and returns the
- * location of that header. `outer` points to the IP header, which is `bytes` bytes before the end
- * of the frame. */
+/* Checks the headers before the header of `protocol` (AH, ESP, or UDP with ESP), and returns its
+ * location. `outer` points to the IP header. The frame ends `bytes` bytes after `outer`. */
 GW_LANE gw_ipsec_location gw_ipsec_locate(const GW_GLOBAL gw_ipsec_sa *sa,
                                           const GW_GLOBAL gw_u8 *outer, gw_u32 bytes,
                                           gw_u32 version, gw_u32 protocol)
@@ -59,7 +58,7 @@ GW_LANE gw_ipsec_location gw_ipsec_locate(const GW_GLOBAL gw_ipsec_sa *sa,
     return location;
 }
 
-/* Payload of an authentic packet after decryption, and location of the headers before it. */
+/* Payload of a decrypted, authentic packet, and the location of its headers. */
 typedef struct gw_ipsec_content {
     GW_GLOBAL gw_u8 *data;
     gw_u32 bytes;
@@ -81,7 +80,7 @@ GW_LANE void gw_ipsec_remove_tunnel_headers(const gw_lane *lane, const GW_GLOBAL
         return;
     }
     /* A sender can append bytes to the inner packet to hide its length (RFC 4303, section 2.7).
-     * They are removed here. */
+     * Remove them here. */
     const gw_ipsec_ip ip = gw_ipsec_ip_parse(packet, content.bytes, inner_version);
     if (ip.error != GW_IPSEC_OK) {
         gw_drop(outcome, GW_IPSEC_MALFORMED);
@@ -111,7 +110,7 @@ GW_LANE void gw_ipsec_remove_tunnel_headers(const gw_lane *lane, const GW_GLOBAL
     gw_verdict(outcome, GW_IPSEC_DECRYPTED, 0, sa->spi);
 }
 
-/* Removes the ESP or AH header in transport mode. Moves the L2 and IP headers towards the
+/* Removes the ESP or AH header of a transport mode packet. The L2 and IP headers move towards the
  * payload. */
 GW_LANE void gw_ipsec_remove_transport_headers(const gw_lane *lane, const GW_GLOBAL gw_ipsec_sa *sa,
                                                gw_u32 l2_bytes, gw_u32 version,

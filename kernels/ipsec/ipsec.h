@@ -84,10 +84,10 @@ unprotected = """\
  * Kernel of the packet function `ipsec`: ESP and AH in tunnel and transport mode, with IPv4 and
  * IPv6 inside and outside. The algorithms are listed in suite.h.
  *
- * The part of ipsec that runs on the CPU has already matched outbound packets with a policy and
- * looked up the SPI of inbound packets. The parameter of a packet is its SA's index << 44 | its
- * sequence number. For inbound packets, the CPU infers the upper bits of the sequence number. Suite
- * and direction determine the kind of processing (suite.h).
+ * The host half of ipsec has already matched outbound packets with a policy and looked up the SPI
+ * of inbound packets. The parameter of a packet is its SA's index << 44 | its sequence number. For
+ * inbound packets, the CPU infers the upper bits of the sequence number. Suite and direction
+ * determine the kind of processing (suite.h).
  *
  *   tunnel      | L2 | packet ............................... | Ethernet padding |
  *               | L2 | outer IP | UDP | ESP | IV | packet | pad | ICV |
@@ -212,7 +212,7 @@ GW_LANE void gw_ipsec_packet(const gw_lane *lane, gw_descriptor *descriptor, gw_
     }
 }
 
-/* Prefetches the six cache lines of the packet's SA (security association). With many SAs, they are
+/* Prefetches the six cache lines of a packet's SA (security association). With many SAs, they are
  * rarely in the cache. */
 GW_LANE void gw_ipsec_touch(const gw_lane *lane, const gw_descriptor *descriptor)
 {

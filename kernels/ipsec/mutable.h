@@ -3,8 +3,8 @@
 #ifndef GODWIT_IPSEC_MUTABLE_H
 #define GODWIT_IPSEC_MUTABLE_H
 
-/* Capacity for saved header fields, in bytes. It suffices for a whole IPv4 header, and limits the
- * number of mutable bytes in an IPv6 packet. */
+/* Capacity for saved header bytes. It suffices for a whole IPv4 header, and limits the mutable
+ * bytes of an IPv6 packet. */
 #define GW_IPSEC_SAVED_BYTES 64u
 
 typedef struct gw_ipsec_saved {
@@ -24,17 +24,16 @@ typedef struct gw_ipsec_saved {
 #define GW_IPV6_OPTION_PAD1    0u
 #define GW_IPV6_OPTION_MUTABLE 0x20u /* bit in the option type (RFC 8200, section 4.2) */
 
-/* Returns whether an IPv4 option is immutable (RFC 4302, appendix A1). The immutable options are
- * End, No Operation, Security, Extended Security, Commercial Security, Router Alert and Sender
- * Directed Delivery. */
+/* Returns whether an IPv4 option is immutable (RFC 4302, appendix A1): End, No Operation, Security,
+ * Extended Security, Commercial Security, Router Alert and Sender Directed Delivery. */
 GW_LANE gw_u32 gw_ipsec_option_stays(gw_u32 type)
 {
     return type <= 1 || type == 130 || type == 133 || type == 134 || type == 148 || type == 149;
 }
 
 /* Checks or clears the mutable options of an IPv4 header. Returns GW_IPSEC_OK or a drop reason. For
- * an outbound packet with a source route, also sets the destination to the last address of the
- * route, as the receiver will see it (RFC 4302, section 3.3.3.1.1.2). */
+ * an outbound packet with a source route, it sets the destination to the last address of the route,
+ * as the receiver will see it (RFC 4302, section 3.3.3.1.1.2). */
 GW_LANE gw_u32 gw_ipsec_options(GW_GLOBAL gw_u8 *header, gw_u32 header_bytes, gw_u32 outbound,
                                 gw_u32 action)
 {
@@ -69,15 +68,13 @@ GW_LANE gw_u32 gw_ipsec_options(GW_GLOBAL gw_u8 *header, gw_u32 header_bytes, gw
     return GW_IPSEC_OK;
 }
 
-/* Checks, clears or restores the mutable fields of an IPv4 header. The action "clear" saves the
- * whole header first. */
+/* Checks, clears or restores the mutable fields of an IPv4 header. Clearing first saves the whole
+ * header. */
 GW_LANE gw_u32 gw_ipsec_fields_ipv4(GW_GLOBAL gw_u8 *header, gw_u32 outbound, gw_u32 action,
                                     gw_ipsec_saved *saved)
 {
     const gw_u32 header_bytes = (header[0] & 0x0fu) * 4;
     if (action == GW_IPSEC_FIELDS_RESTORE) {
-        /* The header length in the first byte is still correct, because clearing did not change
-         * it. */
         for (gw_u32 i = 0; i < header_bytes; i++) {
             header[i] = saved->bytes[i];
         }
@@ -148,7 +145,7 @@ GW_LANE void gw_ipsec_swap_address(GW_GLOBAL gw_u8 *one, GW_GLOBAL gw_u8 *other)
 /*
  * Changes an outbound IPv6 routing header to the value that the receiver will see (RFC 4302,
  * section 3.3.3.1.2.1). It swaps the destination address with each remaining address of the route
- * in order. A restore repeats the swaps in reverse order. Only types 0 (RFC 2460, section 4.4) and
+ * in order. Restoring repeats the swaps in reverse order. Only types 0 (RFC 2460, section 4.4) and
  * 2 (RFC 6275, section 6.4) are supported.
  */
 GW_LANE gw_u32 gw_ipsec_route(GW_GLOBAL gw_u8 *header, GW_GLOBAL gw_u8 *extension, gw_u32 length,
@@ -169,8 +166,8 @@ GW_LANE gw_u32 gw_ipsec_route(GW_GLOBAL gw_u8 *header, GW_GLOBAL gw_u8 *extensio
     return GW_IPSEC_OK;
 }
 
-/* Checks, clears or restores the mutable fields of an IPv6 header and its extension headers, which
- * have `bytes` bytes in total. The headers must be complete. */
+/* Checks, clears or restores the mutable fields of an IPv6 header and its extension headers. The
+ * headers must be complete, and `bytes` is their total length. */
 GW_LANE gw_u32 gw_ipsec_fields_ipv6(GW_GLOBAL gw_u8 *header, gw_u32 bytes, gw_u32 outbound,
                                     gw_u32 action, gw_ipsec_saved *saved)
 {
@@ -204,9 +201,9 @@ GW_LANE gw_u32 gw_ipsec_fields_ipv6(GW_GLOBAL gw_u8 *header, gw_u32 bytes, gw_u3
     return count <= GW_IPSEC_SAVED_BYTES ? GW_IPSEC_OK : GW_IPSEC_NO_ROOM;
 }
 
-/* Checks, clears or restores the mutable fields of an IP header and its extension headers, which
- * have `bytes` bytes in total. Returns GW_IPSEC_OK or a drop reason. After a successful check,
- * clearing cannot fail. */
+/* Checks, clears or restores the mutable fields of an IP header and its extension headers. `bytes`
+ * is their total length. Returns GW_IPSEC_OK or a drop reason. After a successful check, clearing
+ * cannot fail. */
 GW_LANE gw_u32 gw_ipsec_fields(GW_GLOBAL gw_u8 *header, gw_u32 version, gw_u32 bytes,
                                gw_u32 outbound, gw_u32 action, gw_ipsec_saved *saved)
 {

@@ -1,10 +1,10 @@
 /* Recomputes the TCP or UDP checksum of transport mode packets that passed a NAT (RFC 3948, section
- * 3.1.2). The checksum covers the addresses, which the NAT changed. */
+ * 3.1.2). The checksum covers the addresses, and the NAT has changed them. */
 #ifndef GODWIT_IPSEC_NAT_H
 #define GODWIT_IPSEC_NAT_H
 
-/* Returns the ones' complement sum of `bytes` bytes. An odd number of bytes is extended with a zero
- * byte (RFC 1071). */
+/* Returns the ones' complement sum of `bytes`. An odd length is padded with a zero byte (RFC
+ * 1071). */
 GW_LANE gw_u32 gw_ipsec_sum(const GW_GLOBAL gw_u8 *bytes, gw_u32 length)
 {
     const gw_u32 whole = length & ~3u;
@@ -15,8 +15,8 @@ GW_LANE gw_u32 gw_ipsec_sum(const GW_GLOBAL gw_u8 *bytes, gw_u32 length)
     return gw_ipsec_fold(sum);
 }
 
-/* Recomputes the checksum of a TCP segment or UDP datagram of `bytes` bytes at `data`. `header`
- * points to the IP header. */
+/* Recomputes the checksum of the TCP segment or UDP datagram at `data`, which has `bytes` bytes.
+ * `header` points to the IP header. */
 GW_LANE void gw_ipsec_recompute_checksum(const GW_GLOBAL gw_u8 *header, gw_u32 version,
                                          gw_u32 protocol, GW_GLOBAL gw_u8 *data, gw_u32 bytes)
 {

@@ -52,9 +52,9 @@ GW_LANE gw_ipsec_layout gw_ipsec_layout_of(const GW_GLOBAL gw_ipsec_sa *sa,
     return layout;
 }
 
-/* Writes the L2 and IP headers of an encapsulated packet, and returns a pointer to its IP header.
- * The L2 header and the kept headers move by `added` bytes into the headroom. The new IP packet has
- * total_bytes bytes, and `protocol` follows its header. */
+/* Writes the L2 and IP headers of an encapsulated packet, and returns its IP header. The L2 header
+ * and the kept headers move by `added` bytes into the headroom. The new IP packet has total_bytes
+ * bytes, and `protocol` follows its header. */
 GW_LANE GW_GLOBAL gw_u8 *gw_ipsec_write_headers(const GW_GLOBAL gw_ipsec_sa *sa,
                                                 gw_ipsec_layout layout, GW_GLOBAL gw_u8 *frame,
                                                 gw_u32 l2_bytes, gw_u32 version, gw_u32 added,

@@ -1,5 +1,6 @@
-/* Writes the IP and UDP headers before ESP and AH. Tunnel mode has new headers, and transport mode
- * has updated headers. Also copies DSCP, ECN and DF between the inner and the outer header. */
+/* Writes the IP and UDP headers before ESP and AH. Tunnel mode writes new headers, and transport
+ * mode updates the existing ones. The file also copies DSCP, ECN and DF between the inner and the
+ * outer header. */
 #ifndef GODWIT_IPSEC_OUTER_H
 #define GODWIT_IPSEC_OUTER_H
 
@@ -13,15 +14,14 @@ GW_LANE gw_u32 gw_ipsec_outer_version(const GW_GLOBAL gw_ipsec_sa *sa)
     return gw_ipsec_has(sa, GW_IPSEC_SA_OUTER_IPV6) ? 6 : 4;
 }
 
-/* Returns the length of the UDP header before ESP, which is 8 bytes. Without ESP in UDP (RFC 3948),
- * returns 0. */
+/* Returns the length of the UDP header before ESP: 8 bytes for ESP in UDP (RFC 3948), otherwise
+ * 0. */
 GW_LANE gw_u32 gw_ipsec_udp_bytes(const GW_GLOBAL gw_ipsec_sa *sa)
 {
     return gw_ipsec_has(sa, GW_IPSEC_SA_UDP) ? GW_UDP_BYTES : 0;
 }
 
-/* Returns the byte with the DSCP and ECN of a packet: the type of service (IPv4) or the traffic
- * class (IPv6). */
+/* Returns a packet's DSCP and ECN byte: the type of service (IPv4) or the traffic class (IPv6). */
 GW_LANE gw_u32 gw_ipsec_tos(const GW_GLOBAL gw_u8 *packet, gw_u32 version)
 {
     return version == 4 ? packet[1] : gw_load_be16(packet) >> 4 & 0xffu;
@@ -79,9 +79,9 @@ GW_LANE void gw_ipsec_write_outer(GW_GLOBAL gw_u8 *outer, const GW_GLOBAL gw_ips
     gw_store_be32(outer + 16, header[4]);
 }
 
-/* Updates the IP header of a packet in transport mode: the length to total_bytes, and the field at
- * offset next_header_at to `protocol`. The checksum is adjusted and not recomputed, so a wrong
- * checksum stays wrong. */
+/* Updates the IP header of a transport mode packet. Sets its length to total_bytes, and the field
+ * at offset next_header_at to `protocol`. The checksum is adjusted rather than recomputed, so a
+ * wrong checksum stays wrong. */
 GW_LANE void gw_ipsec_rewrite_header(GW_GLOBAL gw_u8 *header, gw_u32 version, gw_u32 total_bytes,
                                      gw_u32 protocol, gw_u32 next_header_at)
 {
@@ -102,8 +102,8 @@ GW_LANE void gw_ipsec_rewrite_header(GW_GLOBAL gw_u8 *header, gw_u32 version, gw
 }
 
 /* Writes the UDP header before ESP (RFC 3948, section 2.1). `bytes` is the length of the header and
- * its payload. Over IPv6, the checksum is mandatory (RFC 8200, section 8.1). This function stores
- * the sum of the pseudo-header in the checksum field, and gw_ipsec_finish_udp adds the rest. */
+ * its payload. Over IPv6, the checksum is mandatory (RFC 8200, section 8.1). The checksum field
+ * receives the sum of the pseudo-header, and gw_ipsec_finish_udp adds the rest. */
 GW_LANE void gw_ipsec_write_udp(GW_GLOBAL gw_u8 *udp, const GW_GLOBAL gw_ipsec_sa *sa, gw_u32 bytes,
                                 const GW_GLOBAL gw_u8 *header)
 {
@@ -115,16 +115,16 @@ GW_LANE void gw_ipsec_write_udp(GW_GLOBAL gw_u8 *udp, const GW_GLOBAL gw_ipsec_s
     gw_store_be32(udp + 4, bytes << 16 | sum);
 }
 
-/* Completes the checksum of the UDP datagram of `bytes` bytes at `udp`. `bytes` must be a multiple
- * of 4. */
+/* Completes the checksum of the UDP datagram at `udp`. Its length `bytes` must be a multiple of
+ * 4. */
 GW_LANE void gw_ipsec_finish_udp(GW_GLOBAL gw_u8 *udp, gw_u32 bytes)
 {
     const gw_u32 checksum = ~gw_ones_sum(udp, bytes) & 0xffffu;
     gw_store_be16(udp + 6, checksum == 0 ? 0xffffu : checksum);
 }
 
-/* Sets the ECN field of the inner packet from the ECN fields of the inner and the outer header (RFC
- * 6040, section 4.2, figure 4). Returns 0 if the packet must be dropped. */
+/* Sets the inner packet's ECN field from the inner and the outer ECN field (RFC 6040, section 4.2,
+ * figure 4). Returns 0 if the packet must be dropped. */
 GW_LANE gw_u32 gw_ipsec_decapsulate_ecn(GW_GLOBAL gw_u8 *packet, gw_u32 version, gw_u32 outer_tos)
 {
     const gw_u32 outer_ecn = outer_tos & GW_IPSEC_ECN;

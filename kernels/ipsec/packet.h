@@ -1,5 +1,5 @@
-/* Definitions for inbound and outbound IPsec packets: drop reasons, header lengths, protocol
- * numbers, and parsers of IP headers. */
+/* Shared definitions for inbound and outbound IPsec packets: drop reasons, header lengths, protocol
+ * numbers, and IP header parsers. */
 #ifndef GODWIT_IPSEC_PACKET_H
 #define GODWIT_IPSEC_PACKET_H
 
@@ -18,14 +18,13 @@
 #define GW_ESP_TAIL_BYTES   2u  /* pad length, next header */
 #define GW_IPSEC_IPV4_DF    0x4000u
 
-/* Values of the ECN field in an IP header (RFC 3168, section 5). GW_IPSEC_ECN is the mask of the
- * field. */
+/* ECN field values in an IP header (RFC 3168, section 5). GW_IPSEC_ECN is the mask of the field. */
 #define GW_IPSEC_ECN    3u
 #define GW_IPSEC_ECN_CE 3u
 #define GW_IPSEC_ECT_1  1u
 #define GW_IPSEC_ECT_0  2u
 
-/* Numbers of IP protocols and of IPv6 extension headers (RFC 8200, section 4). */
+/* Protocol numbers of IP and of IPv6 extension headers (RFC 8200, section 4). */
 #define GW_PROTOCOL_HOP_BY_HOP  0u
 #define GW_PROTOCOL_IPV4        4u
 #define GW_PROTOCOL_IPV6        41u
@@ -47,8 +46,8 @@ typedef struct gw_ipsec_ip {
     gw_u32 error;        /* GW_IPSEC_OK, or the drop reason */
 } gw_ipsec_ip;
 
-/* Parses and checks an IP header. `bytes` is the number of bytes from the start of the header to
- * the end of the frame. */
+/* Parses and checks an IP header. `bytes` is the distance from the header to the end of the
+ * frame. */
 GW_LANE gw_ipsec_ip gw_ipsec_ip_parse(const GW_GLOBAL gw_u8 *packet, gw_u32 bytes, gw_u32 version)
 {
     const gw_u32 least = version == 4 ? GW_IPV4_BYTES : GW_IPV6_BYTES;
@@ -67,7 +66,7 @@ GW_LANE gw_ipsec_ip gw_ipsec_ip_parse(const GW_GLOBAL gw_u8 *packet, gw_u32 byte
         ip.total_bytes = first & 0xffffu;
         valid = gw_ipsec_ipv4_valid(first);
     } else {
-        /* A jumbogram with payload length 0 needs no support, because it does not fit into a
+        /* Jumbograms (payload length 0) are not supported, because they do not fit into a
          * buffer. */
         ip.total_bytes = GW_IPV6_BYTES + gw_load_be16(packet + 4);
     }
@@ -89,8 +88,8 @@ GW_LANE void gw_ipsec_set_version(GW_GLOBAL gw_u8 *l3, gw_u32 version)
     gw_store_be16(l3 - 2, version == 4 ? GW_ETHER_TYPE_IPV4 : GW_ETHER_TYPE_IPV6);
 }
 
-/* Result of parsing the IPv6 extension headers of a packet. For an IPv4 packet, it describes the
- * end of the IPv4 header. Offsets are relative to the start of the parsed bytes. */
+/* Result of parsing a packet's IPv6 extension headers. For IPv4, it describes the end of the IPv4
+ * header. Offsets are relative to the start of the parsed bytes. */
 typedef struct gw_ipsec_extensions {
     gw_u32 protocol;        /* protocol after all extension headers */
     gw_u32 at;              /* offset of that protocol's header */
@@ -105,7 +104,7 @@ typedef struct gw_ipsec_extensions {
     gw_u32 error;          /* GW_IPSEC_OK, or the drop reason */
 } gw_ipsec_extensions;
 
-/* Returns the result for a packet without IPv6 extension headers. The header for `protocol` begins
+/* Returns the result for a packet without IPv6 extension headers. The header of `protocol` begins
  * at offset `at`. */
 GW_LANE gw_ipsec_extensions gw_ipsec_no_extensions(gw_u32 protocol, gw_u32 at,
                                                    gw_u32 next_header_at)
@@ -124,9 +123,9 @@ GW_LANE gw_ipsec_extensions gw_ipsec_no_extensions(gw_u32 protocol, gw_u32 at,
     return extensions;
 }
 
-/* Parses IPv6 extension headers of the packet of `bytes` bytes at `packet`. The first header has
- * the number `protocol` and begins at offset `at`. The field at offset next_header_at contains its
- * number. */
+/* Parses the IPv6 extension headers of the packet at `packet`, which has `bytes` bytes. The first
+ * header has the number `protocol` and begins at offset `at`. The field at offset next_header_at
+ * contains its number. */
 GW_LANE gw_ipsec_extensions gw_ipsec_walk(const GW_GLOBAL gw_u8 *packet, gw_u32 bytes, gw_u32 at,
                                           gw_u32 protocol, gw_u32 next_header_at)
 {
@@ -169,8 +168,8 @@ GW_LANE gw_ipsec_extensions gw_ipsec_walk(const GW_GLOBAL gw_u8 *packet, gw_u32 
     return extensions;
 }
 
-/* Parses the extension headers of an IPv6 packet. For an IPv4 packet, the result describes the end
- * of the IPv4 header. */
+/* Parses the extension headers of an IPv6 packet. For IPv4, the result describes the end of the
+ * IPv4 header. */
 GW_LANE gw_ipsec_extensions gw_ipsec_walk_packet(const GW_GLOBAL gw_u8 *packet, gw_ipsec_ip ip)
 {
     if (ip.version == 6) {
@@ -190,8 +189,8 @@ GW_LANE gw_u32 gw_ipsec_checksum_after(gw_u32 checksum, gw_u32 before, gw_u32 af
     return ~gw_ipsec_fold((~checksum & 0xffffu) + (~before & 0xffffu) + after) & 0xffffu;
 }
 
-/* Copies an L2 header of 14 or 18 bytes. The source and the target must not overlap. All loads come
- * before all stores, because a GPU then waits for memory only once. */
+/* Copies an L2 header of 14 or 18 bytes. Source and target must not overlap. All loads come before
+ * all stores, so that a GPU waits for memory only once. */
 GW_LANE void gw_ipsec_move_l2(GW_GLOBAL gw_u8 *to, const GW_GLOBAL gw_u8 *from, gw_u32 bytes)
 {
     const gw_u64 front = gw_load_be64(from);
@@ -217,7 +216,7 @@ GW_LANE void gw_ipsec_move_forward(GW_GLOBAL gw_u8 *to, const GW_GLOBAL gw_u8 *f
 }
 
 /* Moves the L2 header and the following headers towards the end of the buffer. Copies the last
- * bytes first, because the source and the target may overlap. */
+ * bytes first, because source and target may overlap. */
 GW_LANE void gw_ipsec_move_back(GW_GLOBAL gw_u8 *to, const GW_GLOBAL gw_u8 *from, gw_u32 bytes)
 {
     gw_store_be16(to + bytes - 2, gw_load_be16(from + bytes - 2));

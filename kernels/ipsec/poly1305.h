@@ -1,5 +1,5 @@
-/* The one-time authenticator Poly1305 (RFC 8439, section 2.5). A number of 130 bits consists of
- * five limbs of 26 bits. The run time does not depend on keys or data. */
+/* The one-time authenticator Poly1305 (RFC 8439, section 2.5). A 130-bit number consists of five
+ * 26-bit limbs. The run time does not depend on keys or data. */
 #ifndef GODWIT_POLY1305_H
 #define GODWIT_POLY1305_H
 
@@ -28,8 +28,8 @@ GW_LANE gw_poly1305 gw_poly1305_zero(void)
     return zero;
 }
 
-/* Converts a block of 16 bytes to a Poly1305 number and adds top << 128. The block consists of the
- * little-endian words a to d. */
+/* Converts a 16-byte block to a Poly1305 number and adds top << 128. The little-endian words a to d
+ * form the block. */
 GW_LANE gw_poly1305 gw_poly1305_words(gw_u32 a, gw_u32 b, gw_u32 c, gw_u32 d, gw_u32 top)
 {
     gw_poly1305 number;
@@ -41,8 +41,8 @@ GW_LANE gw_poly1305 gw_poly1305_words(gw_u32 a, gw_u32 b, gw_u32 c, gw_u32 d, gw
     return number;
 }
 
-/* Returns the number r of a Poly1305 key, from the words a to d of its first half. The function
- * clears some of their bits (RFC 8439, section 2.5). */
+/* Returns the multiplier r of a Poly1305 key. The words a to d are the first half of the key. The
+ * function clears some of their bits (RFC 8439, section 2.5). */
 GW_LANE gw_poly1305 gw_poly1305_clamp(gw_u32 a, gw_u32 b, gw_u32 c, gw_u32 d)
 {
     return gw_poly1305_words(a & 0x0fffffffu, b & 0x0ffffffcu, c & 0x0ffffffcu, d & 0x0ffffffcu, 0);
@@ -104,8 +104,8 @@ GW_LANE gw_poly1305 gw_poly1305_blocks(gw_poly1305 sum, gw_poly1305 r, const GW_
     return sum;
 }
 
-/* Adds a text to a Poly1305 sum. If the last block of the text is incomplete, it is padded with
- * zeros (RFC 8439, section 2.8). */
+/* Adds a text to a Poly1305 sum. An incomplete last block is padded with zeros (RFC 8439, section
+ * 2.8). */
 GW_LANE gw_poly1305 gw_poly1305_text(gw_poly1305 sum, gw_poly1305 r, gw_text text)
 {
     sum = gw_poly1305_blocks(sum, r, text.data, text.bytes / 16);
@@ -120,12 +120,12 @@ GW_LANE gw_poly1305 gw_poly1305_text(gw_poly1305 sum, gw_poly1305 r, gw_text tex
     return gw_poly1305_multiply(gw_poly1305_add(sum, last), r);
 }
 
-/* Computes the Poly1305 tag from the sum over all blocks, as little-endian words. The tag is the
- * sum modulo 2^130 - 5, plus the second half `s` of the one-time key. */
+/* Computes the Poly1305 tag as little-endian words: the sum over all blocks modulo 2^130 - 5, plus
+ * the second half `s` of the one-time key. */
 GW_LANE void gw_poly1305_tag(gw_poly1305 sum, const gw_u32 *s, gw_u32 *tag)
 {
-    /* Reduce each limb of the sum to 26 bits. Two passes are necessary, because the last limb
-     * carries into the first limb. */
+    /* Reduce each limb to 26 bits. Two passes are necessary, because the last limb carries into the
+     * first. */
     for (gw_u32 i = 0; i < 2; i++) {
         sum.limb1 += sum.limb0 >> 26;
         sum.limb0 &= GW_POLY1305_LIMB;

@@ -1,16 +1,15 @@
-/* Checks that an inbound packet matches the selectors of the SA that carried it (RFC 4301, section
- * 5.2, step 4). */
+/* Checks that an inbound packet matches the selectors of its SA (RFC 4301, section 5.2, step 4). */
 #ifndef GODWIT_IPSEC_SELECTOR_H
 #define GODWIT_IPSEC_SELECTOR_H
 
-/* Returns whether the header of a protocol begins with a source and a destination port. These
- * protocols are TCP, UDP, DCCP, SCTP and UDP-Lite. */
+/* Returns whether a protocol header begins with source and destination ports: TCP, UDP, DCCP, SCTP
+ * and UDP-Lite. */
 GW_LANE gw_u32 gw_ipsec_has_ports(gw_u32 protocol)
 {
     return protocol == 6 || protocol == 17 || protocol == 33 || protocol == 132 || protocol == 136;
 }
 
-/* Protocol and ports of a packet, which selectors compare (RFC 4301, section 4.4.1.1). */
+/* Protocol and ports of a packet, for selectors (RFC 4301, section 4.4.1.1). */
 typedef struct gw_ipsec_upper {
     gw_u32 protocol;
     gw_u32 has_ports;
@@ -18,8 +17,8 @@ typedef struct gw_ipsec_upper {
     gw_u32 destination_port;
 } gw_ipsec_upper;
 
-/* Returns the protocol and the ports of a packet of `bytes` bytes. `extensions` describes the
- * packet's extension headers. A later fragment has no ports (RFC 4301, section 7). */
+/* Returns the protocol and ports of a packet of `bytes` bytes. `extensions` describes the packet's
+ * extension headers. A later fragment has no ports (RFC 4301, section 7). */
 GW_LANE gw_ipsec_upper gw_ipsec_upper_of(const GW_GLOBAL gw_u8 *packet, gw_u32 bytes,
                                          gw_ipsec_extensions extensions)
 {
@@ -47,7 +46,7 @@ GW_LANE gw_u32 gw_ipsec_in_prefix(const GW_GLOBAL gw_u8 *address, const GW_GLOBA
     return 1;
 }
 
-/* Returns whether a packet matches one selector. `ip` points to the IP header, and `upper` contains
+/* Returns whether a packet matches a selector. `ip` points to the IP header, and `upper` contains
  * the protocol and the ports. */
 GW_LANE gw_u32 gw_ipsec_matches_selector(const GW_GLOBAL gw_ipsec_selector *selector,
                                          const GW_GLOBAL gw_u8 *ip, gw_u32 version,

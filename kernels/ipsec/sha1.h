@@ -1,5 +1,5 @@
-/* SHA-1 (FIPS 180-4, section 6.1) and HMAC-SHA1 (RFC 2104). The SA (security association) holds the
- * hash states after the two key blocks of HMAC, instead of the key. */
+/* SHA-1 (FIPS 180-4, section 6.1) and HMAC-SHA1 (RFC 2104). Instead of the key, the SA (security
+ * association) holds the hash states after the two HMAC key blocks. */
 #ifndef GODWIT_SHA1_H
 #define GODWIT_SHA1_H
 
@@ -15,20 +15,20 @@ typedef struct gw_sha1 {
     gw_u32 e;
 } gw_sha1;
 
-/* The functions Ch, Parity and Maj of SHA-1 (FIPS 180-4, section 4.1.1). Ch and Maj are written
- * with fewer operations than in the standard. */
+/* The SHA-1 functions Ch, Parity and Maj (FIPS 180-4, section 4.1.1). Ch and Maj use fewer
+ * operations than in the standard. */
 #define GW_SHA1_CH(b, c, d)     ((d) ^ ((b) & ((c) ^ (d))))
 #define GW_SHA1_PARITY(b, c, d) ((b) ^ (c) ^ (d))
 #define GW_SHA1_MAJ(b, c, d)    (((b) & (c)) | ((d) & ((b) | (c))))
 
-/* Performs one of the 80 rounds of SHA-1. The caller permutes the variables between rounds instead
- * of moving values. */
+/* Performs one of the 80 SHA-1 rounds. The caller permutes the variables between rounds instead of
+ * moving values. */
 #define GW_SHA1_ROUND(f, k, a, b, c, d, e, word)                                                   \
     e += gw_rotate_left32(a, 5) + f(b, c, d) + (k) + (word);                                       \
     b = gw_rotate_left32(b, 30)
 
 /* Computes word t of the SHA-1 message schedule, for t >= 16. The result overwrites word t - 16 in
- * the array of 16 words. */
+ * the 16-word array. */
 #define GW_SHA1_WORD(w, t)                                                                         \
     (w[(t)&15] = gw_rotate_left32(                                                                 \
          w[((t) + 13) & 15] ^ w[((t) + 8) & 15] ^ w[((t) + 2) & 15] ^ w[(t)&15], 1))
@@ -76,8 +76,8 @@ GW_LANE void gw_sha1_block(gw_sha1 *state, gw_u32 *w)
     state->e += e;
 }
 
-/* Hashes a text with SHA-1 and stores the digest in `state`. Before the call, `state` is the hash
- * state after the HMAC key block. */
+/* Hashes a text with SHA-1 and stores the digest in `state`. Initially, `state` is the hash state
+ * after the HMAC key block. */
 GW_LANE void gw_sha1_finish(gw_sha1 *state, gw_text text)
 {
     const gw_u32 bytes = text.bytes + text.suffix_bytes;
@@ -89,15 +89,15 @@ GW_LANE void gw_sha1_finish(gw_sha1 *state, gw_text text)
         }
         gw_sha1_block(state, w);
     }
-    /* The rest of the text, the byte 0x80, zeros and the length fill one or two blocks (FIPS 180-4,
-     * section 5.1.1). */
+    /* The rest of the text, 0x80, zeros and the length fill one or two blocks (FIPS 180-4, section
+     * 5.1.1). */
     const gw_u32 end = at + (bytes - at + 9 > GW_SHA1_BLOCK_BYTES ? 2 : 1) * GW_SHA1_BLOCK_BYTES;
     for (; at < end; at += GW_SHA1_BLOCK_BYTES) {
         for (gw_u32 i = 0; i < 16; i++) {
             w[i] = gw_text_word(text, at + 4 * i, 0x80u);
         }
         if (at + GW_SHA1_BLOCK_BYTES == end) {
-            /* The length in bits occupies two words. A frame is far shorter than 2^29 bytes, so the
+            /* The bit length occupies two words. A frame is far shorter than 2^29 bytes, so the
              * upper word is 0. */
             w[15] = 8 * (GW_SHA1_BLOCK_BYTES + bytes);
         }
@@ -116,8 +116,8 @@ GW_LANE gw_sha1 gw_sha1_load(const GW_GLOBAL gw_u32 *words)
     return state;
 }
 
-/* Returns HMAC-SHA1 of a text (RFC 2104, section 2). `inner` and `outer` are the SHA-1 states after
- * hashing the key XOR ipad and the key XOR opad (RFC 2104, section 4). */
+/* Returns the HMAC-SHA1 of a text (RFC 2104, section 2). `inner` and `outer` are the SHA-1 states
+ * after the blocks key XOR ipad and key XOR opad (RFC 2104, section 4). */
 GW_APART gw_sha1 gw_hmac_sha1(const GW_GLOBAL gw_u32 *inner, const GW_GLOBAL gw_u32 *outer,
                               gw_text text)
 {

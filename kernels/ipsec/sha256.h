@@ -1,5 +1,5 @@
-/* SHA-256 (FIPS 180-4, section 6.2) and HMAC-SHA-256 (RFC 2104, RFC 4868). The SA (security
- * association) holds the hash states after the two key blocks of HMAC, instead of the key. */
+/* SHA-256 (FIPS 180-4, section 6.2) and HMAC-SHA-256 (RFC 2104, RFC 4868). Instead of the key, the
+ * SA (security association) holds the hash states after the two HMAC key blocks. */
 #ifndef GODWIT_SHA256_H
 #define GODWIT_SHA256_H
 
@@ -32,8 +32,8 @@ GW_TABLE gw_u32 gw_sha256_constants[64] = {
 };
 /* clang-format on */
 
-/* The functions Ch and Maj of SHA-256 (FIPS 180-4, section 4.1.2), written with fewer operations
- * than in the standard. */
+/* The SHA-256 functions Ch and Maj (FIPS 180-4, section 4.1.2), with fewer operations than in the
+ * standard. */
 #define GW_SHA256_CH(e, f, g)  ((g) ^ ((e) & ((f) ^ (g))))
 #define GW_SHA256_MAJ(a, b, c) (((a) & (b)) | ((c) & ((a) | (b))))
 #define GW_SHA256_TURN(x, i, j, k)                                                                 \
@@ -41,15 +41,15 @@ GW_TABLE gw_u32 gw_sha256_constants[64] = {
 #define GW_SHA256_SHIFT(x, i, j, k)                                                                \
     (gw_rotate_left32(x, 32 - (i)) ^ gw_rotate_left32(x, 32 - (j)) ^ ((x) >> (k)))
 
-/* Performs one of the 64 rounds of SHA-256. The caller permutes the variables between rounds
- * instead of moving values. */
+/* Performs one of the 64 SHA-256 rounds. The caller permutes the variables between rounds instead
+ * of moving values. */
 #define GW_SHA256_ROUND(a, b, c, d, e, f, g, h, word)                                              \
     h += GW_SHA256_TURN(e, 6, 11, 25) + GW_SHA256_CH(e, f, g) + (word);                            \
     d += h;                                                                                        \
     h += GW_SHA256_TURN(a, 2, 13, 22) + GW_SHA256_MAJ(a, b, c)
 
 /* Computes word t of the SHA-256 message schedule, for t >= 16. The result overwrites word t - 16
- * in the array of 16 words. */
+ * in the 16-word array. */
 #define GW_SHA256_WORD(w, t)                                                                       \
     (w[(t)&15] += GW_SHA256_SHIFT(w[((t) + 14) & 15], 17, 19, 10) + w[((t) + 9) & 15] +            \
                   GW_SHA256_SHIFT(w[((t) + 1) & 15], 7, 18, 3))
@@ -96,8 +96,8 @@ GW_LANE void gw_sha256_block(gw_sha256 *state, gw_u32 *w)
     state->h += h;
 }
 
-/* Hashes a text with SHA-256 and stores the digest in `state`. Before the call, `state` is the hash
- * state after the HMAC key block. */
+/* Hashes a text with SHA-256 and stores the digest in `state`. Initially, `state` is the hash state
+ * after the HMAC key block. */
 GW_LANE void gw_sha256_finish(gw_sha256 *state, gw_text text)
 {
     const gw_u32 bytes = text.bytes + text.suffix_bytes;
@@ -109,8 +109,8 @@ GW_LANE void gw_sha256_finish(gw_sha256 *state, gw_text text)
         }
         gw_sha256_block(state, w);
     }
-    /* The rest of the text, the byte 0x80, zeros and the length fill one or two blocks (FIPS 180-4,
-     * section 5.1.1). */
+    /* The rest of the text, 0x80, zeros and the length fill one or two blocks (FIPS 180-4, section
+     * 5.1.1). */
     const gw_u32 end =
         at + (bytes - at + 9 > GW_SHA256_BLOCK_BYTES ? 2 : 1) * GW_SHA256_BLOCK_BYTES;
     for (; at < end; at += GW_SHA256_BLOCK_BYTES) {
@@ -118,7 +118,7 @@ GW_LANE void gw_sha256_finish(gw_sha256 *state, gw_text text)
             w[i] = gw_text_word(text, at + 4 * i, 0x80u);
         }
         if (at + GW_SHA256_BLOCK_BYTES == end) {
-            /* The length in bits occupies two words. A frame is far shorter than 2^29 bytes, so the
+            /* The bit length occupies two words. A frame is far shorter than 2^29 bytes, so the
              * upper word is 0. */
             w[15] = 8 * (GW_SHA256_BLOCK_BYTES + bytes);
         }
@@ -140,8 +140,8 @@ GW_LANE gw_sha256 gw_sha256_load(const GW_GLOBAL gw_u32 *words)
     return state;
 }
 
-/* Returns HMAC-SHA-256 of a text. `inner` and `outer` are the SHA-256 states after hashing the key
- * XOR ipad and the key XOR opad (RFC 2104, section 4). */
+/* Returns the HMAC-SHA-256 of a text. `inner` and `outer` are the SHA-256 states after the blocks
+ * key XOR ipad and key XOR opad (RFC 2104, section 4). */
 GW_APART gw_sha256 gw_hmac_sha256(const GW_GLOBAL gw_u32 *inner, const GW_GLOBAL gw_u32 *outer,
                                   gw_text text)
 {

@@ -8,15 +8,14 @@
  *   words              0 to 4       5, 6            7 to 10
  *
  * The functions compute with words that the caller has loaded. They do not access packets. The file
- * has no include guard, because it is included once for each kind of words.
+ * has no include guard, because it is included once per word type.
  */
 
-/* Maximum number of words in the new headers of a packet: the outer IPv4 header, the ESP header and
- * the IV. */
+/* Maximum number of words in a packet's new headers: outer IPv4 header, ESP header and IV. */
 #define GW_IPSEC_SIMPLE_WORDS 11u
 
-/* Returns whether an SA (security association) can carry simple packets with the given suite and
- * direction. These are IPv4 packets in a tunnel, without UDP header. */
+/* Returns whether an SA (security association) can carry simple packets with this suite and
+ * direction: IPv4 packets in a tunnel, without UDP header. */
 GW_WORDWISE GW_TEST GW_NAME(gw_ipsec_simple_sa)(GW_NAME(gw_ipsec_sa_words) sa, gw_u32 variant)
 {
     const gw_u32 inbound =
@@ -70,8 +69,8 @@ GW_WORDWISE GW_TEST GW_NAME(gw_ipsec_simple_encapsulate_begin)(GW_NAME(gw_ipsec_
     return simple & GW_AT_LEAST(packet->head, added) & GW_AT_LEAST(packet->room_bytes + added, end);
 }
 
-/* Computes the words of the outer IP header and the ESP header. With CBC, the IV words contain a
- * nonce that is encrypted later (gw_ipsec_cbc_iv). The words after the headers stay unchanged. */
+/* Computes the outer IP header and the ESP header. With CBC, the IV words contain a nonce that is
+ * encrypted later (gw_ipsec_cbc_iv). The words after the headers stay unchanged. */
 GW_WORDWISE void GW_NAME(gw_ipsec_simple_headers)(GW_WORD *words,
                                                   const GW_NAME(gw_ipsec_simple_out) * packet,
                                                   gw_ipsec_suite suite)
@@ -124,7 +123,7 @@ GW_WORDWISE GW_TEST GW_NAME(gw_ipsec_simple_decapsulate_begin)(GW_NAME(gw_ipsec_
            GW_EQUAL(packet->spi, packet->sa.spi);
 }
 
-/* Words of a decrypted packet, from which the checks compute the packet's lengths. */
+/* Words of a decrypted packet from which its lengths are computed. */
 typedef struct GW_NAME(gw_ipsec_simple_content) {
     GW_WORD first; /* first word of the inner packet */
     GW_WORD last;  /* last word of the decrypted data */

@@ -1,10 +1,9 @@
 /*
  * The suites of ipsec. A suite is a combination of protocol (ESP or AH), cipher, key size and
- * authentication algorithm. The file crates/function/src/ipsec/suite.rs contains the same list, and
- * a test compares both.
+ * authentication algorithm. A test compares this list with crates/function/src/ipsec/suite.rs.
  *
- * The kind of processing of a packet is 2 * suite + direction. It is the same for all packets of a
- * batch, so all threads of a work-group take the same branches.
+ * The variant of a packet is 2 * suite + direction. It is the same for all packets of a batch, so
+ * all threads of a work-group take the same branches.
  */
 #ifndef GODWIT_IPSEC_SUITE_H
 #define GODWIT_IPSEC_SUITE_H
@@ -24,8 +23,8 @@
 #define GW_IPSEC_AUTH_POLY1305 4u /* RFC 7634 */
 #define GW_IPSEC_AUTH_CCM      5u /* CBC-MAC of CCM: RFC 4309 */
 
-/* List of all suites. The arguments of X are: number, name, protocol, cipher, length of the cipher
- * key or GMAC key in bytes, and authentication algorithm. */
+/* List of all suites. The arguments of X are: number, name, protocol, cipher, length in bytes of
+ * the cipher key or GMAC key, and authentication algorithm. */
 #define GW_IPSEC_SUITES(X)                                                                         \
     X(0, cbc128_sha1, GW_IPSEC_ESP, GW_IPSEC_CIPHER_CBC, 16, GW_IPSEC_AUTH_SHA1)                   \
     X(1, cbc192_sha1, GW_IPSEC_ESP, GW_IPSEC_CIPHER_CBC, 24, GW_IPSEC_AUTH_SHA1)                   \
@@ -84,8 +83,8 @@ GW_TABLE gw_u32 gw_ipsec_suites[GW_IPSEC_SUITE_COUNT] = {
 #undef GW_IPSEC_SUITE_ENTRY
 };
 
-/* Returns the suite of a kind of processing, which is 2 * suite + direction. For an invalid number,
- * the protocol of the result is 0. */
+/* Returns the suite of a variant, which is 2 * suite + direction. For an invalid variant, the
+ * protocol of the result is 0. */
 GW_LANE gw_ipsec_suite gw_ipsec_suite_of(gw_u32 variant)
 {
     const gw_u32 number = variant >> 1;

@@ -1,5 +1,4 @@
-/* Computes the tag that authenticates an ESP or AH packet, with the authentication algorithm of the
- * suite. */
+/* Computes the authentication tag of an ESP or AH packet with the suite's algorithm. */
 #ifndef GODWIT_IPSEC_TAG_H
 #define GODWIT_IPSEC_TAG_H
 
@@ -58,8 +57,8 @@ GW_LANE gw_u32 gw_ipsec_tag_equal(const GW_GLOBAL gw_u8 *bytes, gw_ipsec_tag tag
     return difference == 0;
 }
 
-/* Returns the nonce for GCM and GMAC: the salt of the SA and the IV of the packet. Each counter
- * block starts with the nonce (RFC 4106, section 4; RFC 4543, section 3.2). */
+/* Returns the GCM or GMAC nonce: the SA's salt and the packet's IV. Each counter block starts with
+ * the nonce (RFC 4106, section 4; RFC 4543, section 3.2). */
 GW_LANE gw_aes_nonce gw_ipsec_aes_nonce(const GW_GLOBAL gw_ipsec_sa *sa, gw_u64 iv)
 {
     gw_aes_nonce nonce;
@@ -69,8 +68,7 @@ GW_LANE gw_aes_nonce gw_ipsec_aes_nonce(const GW_GLOBAL gw_ipsec_sa *sa, gw_u64 
     return nonce;
 }
 
-/* Adds a text to a GHASH sum. If the last block of the text is incomplete, it is padded with zeros.
- */
+/* Adds a text to a GHASH sum. An incomplete last block is padded with zeros. */
 GW_LANE gw_ghash_element gw_ipsec_ghash_text(gw_ghash_element sum, const GW_GLOBAL gw_u32 *keys,
                                              gw_text text)
 {
@@ -86,8 +84,8 @@ GW_LANE gw_ghash_element gw_ipsec_ghash_text(gw_ghash_element sum, const GW_GLOB
     return sum;
 }
 
-/* Completes the tag of GCM (SP 800-38D, section 7.1, steps 5 and 6). Adds the lengths and the
- * encrypted first counter block to the GHASH sum. */
+/* Completes a GCM tag (SP 800-38D, section 7.1, steps 5 and 6). Adds the lengths and the encrypted
+ * first counter block to the GHASH sum. */
 GW_LANE gw_ipsec_tag gw_ipsec_gcm_tag(const GW_GLOBAL gw_ipsec_sa *sa, gw_u32 rounds,
                                       gw_ghash_element sum, gw_u32 aad_bytes, gw_u32 bytes,
                                       gw_u64 iv)
@@ -104,8 +102,8 @@ GW_LANE gw_ipsec_tag gw_ipsec_gcm_tag(const GW_GLOBAL gw_ipsec_sa *sa, gw_u32 ro
 }
 
 /* Additional authenticated data (AAD) of an ESP packet with an AEAD suite (RFC 4106, section 5; RFC
- * 7634, section 2.1). It consists of the SPI and the sequence number. An extended sequence number
- * has 64 bits. */
+ * 7634, section 2.1). It consists of the SPI and the sequence number, which has 64 bits if it is
+ * extended. */
 typedef struct gw_ipsec_aad {
     gw_u32 words[4]; /* big-endian; unused words are 0 */
     gw_u32 bytes;
@@ -156,12 +154,11 @@ GW_APART gw_ipsec_tag gw_ipsec_gmac_esp(const GW_GLOBAL gw_ipsec_sa *sa, gw_u32 
 }
 
 /* Flags of CCM's first block: additional data is present, and the length has 4 bytes (RFC 3610,
- * section 2.2). The length of the ICV is added. */
+ * section 2.2). The code adds the ICV length. */
 #define GW_IPSEC_CCM_FLAGS 0x43u
 
-/* Returns the AES-CCM tag of plaintext (RFC 4309; RFC 3610, sections 2.2 and 2.3). It consists of
- * the CBC-MAC of the first block, additional data and plaintext, and the encrypted counter block 0.
- */
+/* Returns the AES-CCM tag of plaintext (RFC 4309; RFC 3610, sections 2.2 and 2.3): the CBC-MAC of
+ * the first block, additional data and plaintext, XOR the encrypted counter block 0. */
 GW_APART gw_ipsec_tag gw_ipsec_ccm(const GW_GLOBAL gw_ipsec_sa *sa, gw_u32 rounds, gw_u64 iv,
                                    gw_u64 sequence, const GW_GLOBAL gw_u8 *data, gw_u32 bytes)
 {
@@ -195,8 +192,7 @@ GW_LANE gw_chacha20_nonce gw_ipsec_chacha20_nonce(const GW_GLOBAL gw_ipsec_sa *s
     return nonce;
 }
 
-/* Returns the ChaCha20-Poly1305 tag of an ESP packet whose data is encrypted (RFC 8439, section
- * 2.8). */
+/* Returns the ChaCha20-Poly1305 tag of an encrypted ESP packet (RFC 8439, section 2.8). */
 GW_APART gw_ipsec_tag gw_ipsec_chacha20_poly1305(const GW_GLOBAL gw_ipsec_sa *sa,
                                                  gw_chacha20_nonce nonce, gw_u64 sequence,
                                                  const GW_GLOBAL gw_u8 *data, gw_u32 bytes)

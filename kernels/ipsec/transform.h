@@ -40,7 +40,7 @@ GW_LANE gw_aes_block gw_ipsec_cbc_iv(const GW_GLOBAL gw_ipsec_sa *sa, gw_u32 rou
 }
 
 /* Returns the text that HMAC authenticates: `data`, and the upper half of an extended sequence
- * number, which is not in the packet (RFC 4303, section 2.2.1; RFC 4302, section 2.5.1). */
+ * number. The packet itself lacks this half (RFC 4303, section 2.2.1; RFC 4302, section 2.5.1). */
 GW_LANE gw_text gw_ipsec_text(const GW_GLOBAL gw_ipsec_sa *sa, const GW_GLOBAL gw_u8 *data,
                               gw_u32 bytes, gw_u64 sequence)
 {
@@ -86,8 +86,8 @@ GW_LANE void gw_ipsec_stream(const GW_GLOBAL gw_ipsec_sa *sa, gw_ipsec_suite sui
     }
 }
 
-/* Decrypts with CCM in place, and verifies the ICV, which authenticates the plaintext. Returns 0 if
- * the ICV is wrong. The data is then encrypted again, so that the packet is unchanged. */
+/* Decrypts with CCM in place, and verifies the ICV, which authenticates the plaintext. If the ICV
+ * is wrong, it encrypts the data again and returns 0, so that the packet is unchanged. */
 GW_LANE gw_u32 gw_ipsec_ccm_decrypt(const GW_GLOBAL gw_ipsec_sa *sa, gw_ipsec_suite suite,
                                     const GW_GLOBAL gw_u8 *iv, GW_GLOBAL gw_u8 *data,
                                     gw_u32 cipher_bytes, gw_u64 sequence)
@@ -102,9 +102,9 @@ GW_LANE gw_u32 gw_ipsec_ccm_decrypt(const GW_GLOBAL gw_ipsec_sa *sa, gw_ipsec_su
     return 1;
 }
 
-/* Completes an outbound ESP packet whose header is already written: writes the IV, encrypts the
- * data in place, and writes the ICV. `sequence` is the full 64-bit sequence number. With CBC,
- * cipher_bytes must be a multiple of 16. */
+/* Completes an outbound ESP packet with a finished header: writes the IV, encrypts the data in
+ * place, and writes the ICV. `sequence` is the full 64-bit sequence number. With CBC, cipher_bytes
+ * must be a multiple of 16. */
 GW_APART void gw_ipsec_esp_encrypt(const GW_GLOBAL gw_ipsec_sa *sa, gw_ipsec_suite suite,
                                    GW_GLOBAL gw_u8 *esp, gw_u32 cipher_bytes, gw_u64 sequence)
 {

@@ -1,4 +1,4 @@
-/* Looks up many IPv4 addresses without packets, so that a benchmark can measure the table alone. */
+/* Looks up many IPv4 addresses without packets. Benchmarks use it to measure the table alone. */
 #ifndef GODWIT_IPV4_BULK_H
 #define GODWIT_IPV4_BULK_H
 
@@ -40,8 +40,7 @@ static inline void gw_ipv4_bulk(const gw_u8 *image, gw_u32 variant,
                                 const gw_u32 *restrict addresses, gw_u32 *restrict next_hops,
                                 gw_u64 count, gw_u64 ahead)
 {
-    /* Tables with 2-byte entries and tables with 4-byte entries have separate loops, in which the
-     * entry size is a constant. */
+    /* 2-byte and 4-byte entries have separate loops, in which the entry size is a constant. */
     if (variant == GW_IPV4_VARIANT_ENTRIES16) {
         gw_ipv4_bulk_variant(image, GW_IPV4_VARIANT_ENTRIES16, addresses, next_hops, count, ahead);
     } else {

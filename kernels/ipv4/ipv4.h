@@ -106,14 +106,14 @@ fields.from = """\
 #define GODWIT_IPV4_H
 
 /*
- * Tables of ipv4 in the DIR-24-8 layout (Gupta, Lin, McKeown, Routing Lookups in Hardware at Memory
- * Access Speeds, INFOCOM 1998).
+ * Table image of ipv4 in the DIR-24-8 layout (Gupta, Lin, McKeown, Routing Lookups in Hardware at
+ * Memory Access Speeds, INFOCOM 1998).
  *
  *   0           next_hops_offset   tbl24_offset           tbl8_offset         bytes
  *   | header    | next_hops * 16   | 2^24 * entry_bytes   | groups * 256 *    |
  *   |           |                  |                      |   entry_bytes     |
  *
- * All offsets count from the first byte of the tables and are multiples of 64. An entry has
+ * All offsets count from the first byte of the image and are multiples of 64. An entry has
  * entry_bytes bytes, 2 or 4. Its top bit is 0x8000 or 0x80000000:
  *
  *   tbl24[address >> 8]  top bit set    the other bits are the number of a group in tbl8
@@ -124,16 +124,15 @@ fields.from = """\
  * 2 bytes thus allow 32767 next hops and 32768 groups.
  *
  * Entries of tbl24 and the words of a next hop change while lookups run. Each change is one store,
- * and each is read by one load (GW_ONCE), so a lookup sees either the old or the new value. A
- * group does not change while an entry of tbl24 refers to it, or while packets are in flight that
- * may have read such an entry. The index of a next hop is reused under the same rule.
+ * and each is read by one load (GW_ONCE), so a lookup sees either the old or the new value. A group
+ * does not change while an entry of tbl24 refers to it, or while packets are in flight that may
+ * have read such an entry. The index of a next hop is reused under the same rule.
  */
 
 #define GW_IPV4_HEADER_BYTES 20u
 #define GW_IPV4_SOUND        255u /* check result without a reason to drop */
 
-/* Returns the index of the next hop for an IPv4 destination, or GW_IPV4_NONE if no route
- * matches. */
+/* Returns the next hop index of an IPv4 destination, or GW_IPV4_NONE if no route matches. */
 GW_LANE gw_u32 gw_ipv4_lookup(const GW_GLOBAL gw_u8 *image, gw_u32 variant, gw_u32 address)
 {
     const GW_GLOBAL gw_ipv4_image *header = (const GW_GLOBAL gw_ipv4_image *)image;
@@ -147,8 +146,8 @@ GW_LANE gw_u32 gw_ipv4_lookup(const GW_GLOBAL gw_u8 *image, gw_u32 variant, gw_u
             GW_EXPENSIVE(&tbl8[index]);
             entry = tbl8[index];
         }
-        /* The value 0x7fff (no route) becomes 0x7fffffff without a branch. A branch would be
-         * mispredicted for random addresses. */
+        /* Map 0x7fff (no route) to 0x7fffffff without a branch, which would be mispredicted for
+         * random addresses. */
         return entry | ((entry + 1) >> 15) * 0x7fff8000u;
     }
     const GW_GLOBAL gw_u32 *tbl24 = (const GW_GLOBAL gw_u32 *)(image + header->tbl24_offset);
@@ -163,7 +162,7 @@ GW_LANE gw_u32 gw_ipv4_lookup(const GW_GLOBAL gw_u8 *image, gw_u32 variant, gw_u
     return entry;
 }
 
-/* Prefetches the entry of tbl24 that the lookup of this IPv4 address reads first. */
+/* Prefetches the tbl24 entry that an IPv4 address lookup reads first. */
 GW_LANE void gw_ipv4_fetch(const GW_GLOBAL gw_u8 *image, gw_u32 variant, gw_u32 address)
 {
     const GW_GLOBAL gw_ipv4_image *header = (const GW_GLOBAL gw_ipv4_image *)image;
@@ -171,7 +170,7 @@ GW_LANE void gw_ipv4_fetch(const GW_GLOBAL gw_u8 *image, gw_u32 variant, gw_u32 
     GW_FETCH(image + header->tbl24_offset + ((gw_u64)(address >> 8) << shift));
 }
 
-/* Checks an IPv4 header by rules 4 to 6 at the top of this file. Returns the drop reason, or
+/* Checks the version, the lengths and the checksum of an IPv4 header. Returns the drop reason, or
  * GW_IPV4_SOUND. */
 GW_RARE gw_u32 gw_ipv4_check_any(const GW_GLOBAL gw_u8 *ip, gw_u32 available)
 {
@@ -198,8 +197,8 @@ GW_LANE gw_u32 gw_ipv4_martian(gw_u32 address)
     return (gw_u32)(address - 0x01000000u >= 0xdf000000u || address >> 24 == 127);
 }
 
-/* Applies rules 1 to 8 at the top of this file, which check the headers, to any frame. Returns the
- * offset of the IPv4 header, or 0 if one of these rules has decided the packet's outcome. */
+/* Checks the headers of any frame. Returns the offset of the IPv4 header, or 0 if a check has
+ * already decided the packet's outcome. */
 GW_RARE gw_u32 gw_ipv4_begin_any(const GW_GLOBAL gw_u8 *frame, gw_u32 length, gw_outcome *outcome)
 {
     const gw_l3 l3 = gw_l3_parse(frame, length);
@@ -233,11 +232,13 @@ GW_RARE gw_u32 gw_ipv4_begin_any(const GW_GLOBAL gw_u8 *frame, gw_u32 length, gw
     return l3.offset;
 }
 
-/* Applies rules 1 to 8 at the top of this file, which check the headers before the lookup. A fast
- * path handles untagged frames with a valid header and without options.
+/*
+ * Checks the headers before the lookup. A fast path handles untagged frames with a valid header and
+ * without options.
  *
  * The fast path adds the header as 32-bit words. The header checksum is correct if and only if this
- * sum is divisible by 0xffff (RFC 1071 section 2 (C)). The sum is never 0. */
+ * sum is divisible by 0xffff (RFC 1071 section 2 (C)). The sum is never 0.
+ */
 GW_LANE void gw_ipv4_begin(const gw_lane *lane, const gw_descriptor *descriptor,
                            gw_half *first_half, gw_outcome *outcome)
 {
@@ -265,8 +266,7 @@ GW_LANE void gw_ipv4_begin(const gw_lane *lane, const gw_descriptor *descriptor,
     }
 }
 
-/* Applies rules 9 to 13 at the top of this file to a packet whose next hop has special flags, such
- * as local or blackhole. */
+/* Sets the outcome of a packet whose next hop has special flags, such as local or blackhole. */
 GW_RARE void gw_ipv4_special(gw_u32 flags, gw_u32 port, gw_u32 index, gw_u32 ttl,
                              gw_outcome *outcome)
 {
@@ -284,7 +284,7 @@ GW_RARE void gw_ipv4_special(gw_u32 flags, gw_u32 port, gw_u32 index, gw_u32 ttl
 }
 
 /*
- * Looks up the destination, applies rules 9 to 16 at the top of this file, and rewrites the frame.
+ * Looks up the destination, sets the outcome, and rewrites the frame.
  *
  * Packets without a route take the same path as other packets, because a branch would be
  * mispredicted for random addresses. Such a packet reads next hop 0, but keeps the old bytes of the
@@ -328,9 +328,9 @@ GW_LANE void gw_ipv4_end(const gw_lane *lane, const gw_half *first_half, gw_outc
         verdict = GW_IPV4_FRAGMENT;
         value = mtu;
     }
-    /* The header checksum is updated for a TTL that is decremented by 1 (RFC 1624 section 3,
-     * equation 3). The checksum grows by 0x0100, plus an end-around carry if it is 0xfeff or more.
-     * The result is never 0xffff. */
+    /* Update the header checksum for a TTL that is decremented by 1 (RFC 1624 section 3, equation
+     * 3). The checksum grows by 0x0100, plus an end-around carry if it is 0xfeff or more. The
+     * result is never 0xffff. */
     const gw_u32 carry = (gw_u32)((word & 0xffff) >= 0xfeffu);
     const gw_u64 front = gw_load_be64(frame);
     const gw_u32 back = gw_load_be32(frame + 8);

@@ -156,13 +156,11 @@ fields.from = """\
 #define GW_IPV6_HEADER_BYTES 40u
 #define GW_IPV6_OPTION_BYTES 64u
 
-/* Flag in gw_half.offset, in addition to the offset of the IPv6 header. It marks a source address
- * with link-local scope. */
+/* Flag in gw_half.offset. It marks a source address with link-local scope. */
 #define GW_IPV6_FROM_LINK 0x80000000u
 #define GW_IPV6_OFFSET    0xffffu
 
-/* Results of gw_ipv6_scope, which classifies the source and destination addresses of a packet by
- * their scope. */
+/* Results of gw_ipv6_scope, which classifies the scope of a packet's addresses. */
 #define GW_IPV6_GLOBAL        0u
 #define GW_IPV6_LINK_SOURCE   1u
 #define GW_IPV6_LINK_RECEIVER 2u
@@ -201,8 +199,7 @@ GW_LANE gw_u32 gw_ipv6_scope(const GW_GLOBAL gw_u8 *ip)
     return source >> 54 == 0x3fa ? GW_IPV6_LINK_SOURCE : GW_IPV6_GLOBAL;
 }
 
-/* Applies rule 9 at the top of this file, which checks the hop-by-hop options. Returns whether
- * processing of the packet continues. */
+/* Checks the hop-by-hop options. Returns whether processing of the packet continues. */
 GW_RARE gw_u32 gw_ipv6_options(const GW_GLOBAL gw_u8 *ip, gw_u32 payload_bytes, gw_outcome *outcome)
 {
     const GW_GLOBAL gw_u8 *header = ip + GW_IPV6_HEADER_BYTES;
@@ -212,8 +209,8 @@ GW_RARE gw_u32 gw_ipv6_options(const GW_GLOBAL gw_u8 *ip, gw_u32 payload_bytes, 
     }
     const gw_u32 end = (header[1] + 1u) * 8;
     gw_u32 at = 2;
-    /* Each iteration consumes at least one byte. Options beyond the first GW_IPV6_OPTION_BYTES
-     * bytes are not read. */
+    /* Each iteration consumes at least one byte. Options after the first GW_IPV6_OPTION_BYTES bytes
+     * are not read. */
     for (gw_u32 i = 0; i < GW_IPV6_OPTION_BYTES; i++) {
         if (at >= end || at + 1 >= GW_IPV6_OPTION_BYTES) {
             return 1;
@@ -240,8 +237,8 @@ GW_RARE gw_u32 gw_ipv6_options(const GW_GLOBAL gw_u8 *ip, gw_u32 payload_bytes, 
     return 1;
 }
 
-/* Applies rules 1 to 9 at the top of this file, which check the headers, to any frame. Returns the
- * value for gw_half.offset, or 0 if one of these rules has decided the packet's outcome. */
+/* Checks the headers of any frame. Returns the value for gw_half.offset, or 0 if a check has
+ * already decided the packet's outcome. */
 GW_RARE gw_u32 gw_ipv6_begin_any(const GW_GLOBAL gw_u8 *frame, gw_u32 length, gw_outcome *outcome)
 {
     const gw_l3 l3 = gw_l3_parse(frame, length);
@@ -287,9 +284,8 @@ GW_RARE gw_u32 gw_ipv6_begin_any(const GW_GLOBAL gw_u8 *frame, gw_u32 length, gw
     return l3.offset | (scope == GW_IPV6_LINK_SOURCE ? GW_IPV6_FROM_LINK : 0);
 }
 
-/* Applies rules 1 to 9 at the top of this file, which check the headers before the lookup. A fast
- * path handles untagged packets between addresses of 2000::/3 without hop-by-hop options. It loads
- * each word of the headers once. */
+/* Checks the headers before the lookup. A fast path handles untagged packets between addresses of
+ * 2000::/3 without hop-by-hop options. It loads each word of the headers once. */
 GW_LANE void gw_ipv6_begin(const gw_lane *lane, const gw_descriptor *descriptor,
                            gw_half *first_half, gw_outcome *outcome)
 {
@@ -308,8 +304,8 @@ GW_LANE void gw_ipv6_begin(const gw_lane *lane, const gw_descriptor *descriptor,
     first_half->offset = gw_ipv6_begin_any(frame, length, outcome);
 }
 
-/* Applies rules 10 to 17 at the top of this file, and rewrites a frame that is forwarded. `index`
- * is the index of the next hop from the lookup, or GW_IPV6_NONE. */
+/* Sets the outcome after the lookup, and rewrites a frame that is forwarded. `index` is the next
+ * hop index from the lookup, or GW_IPV6_NONE. */
 GW_LANE void gw_ipv6_settle(const gw_lane *lane, const gw_half *first_half, gw_u32 index,
                             gw_outcome *outcome)
 {
@@ -350,7 +346,7 @@ GW_LANE void gw_ipv6_settle(const gw_lane *lane, const gw_half *first_half, gw_u
     }
 }
 
-/* Looks up the destination and applies rules 10 to 17 at the top of this file. */
+/* Looks up the destination, sets the outcome, and rewrites the frame. */
 GW_LANE void gw_ipv6_end(const gw_lane *lane, const gw_half *first_half, gw_outcome *outcome)
 {
     if (first_half->offset != 0) {

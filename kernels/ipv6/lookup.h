@@ -51,9 +51,9 @@ GW_LANE const GW_GLOBAL gw_u32 *gw_ipv6_root(const GW_GLOBAL gw_u8 *image, gw_u6
     return (const GW_GLOBAL gw_u32 *)(image + header->root_offset) + (high >> header->root_shift);
 }
 
-/* Returns the hash of an IPv6 prefix. The hash is a product, and its top bits select the line of
- * the hash table (Dietzfelbinger et al., A Reliable Randomized Algorithm for the Closest-Pair
- * Problem, 1997). */
+/* Returns the hash of an IPv6 prefix. The top bits of the hash, a product, select the line of the
+ * hash table (Dietzfelbinger et al., A Reliable Randomized Algorithm for the Closest-Pair Problem,
+ * 1997). */
 GW_LANE gw_u64 gw_ipv6_hash_of(gw_u64 prefix, gw_u32 length, gw_u64 seed)
 {
     gw_u64 mixed = (prefix ^ (prefix >> 32)) * (seed | 1) + length * 0x9e3779b97f4a7c15u;
@@ -61,8 +61,8 @@ GW_LANE gw_u64 gw_ipv6_hash_of(gw_u64 prefix, gw_u32 length, gw_u64 seed)
     return mixed * 0xbf58476d1ce4e5b9u;
 }
 
-/* Finds the longest prefix of one half of an IPv6 address in a hash table of prefixes. Returns the
- * entry of this prefix. */
+/* Finds the longest prefix of one half of an IPv6 address in a hash table. Returns the entry of
+ * this prefix. */
 GW_LANE gw_u32 gw_ipv6_hashed(const GW_GLOBAL gw_u8 *lines, gw_u32 entry, gw_u64 key)
 {
     if (entry >> 30 != GW_IPV6_TABLE >> 30) {
@@ -116,8 +116,7 @@ GW_LANE gw_u32 gw_ipv6_half_of(const GW_GLOBAL gw_u8 *lines, gw_u32 variant, gw_
                                    : gw_ipv6_hashed(lines, entry, key);
 }
 
-/* Returns the index of the next hop for an IPv6 destination, or GW_IPV6_NONE if no route
- * matches. */
+/* Returns the next hop index of an IPv6 destination, or GW_IPV6_NONE if no route matches. */
 GW_LANE gw_u32 gw_ipv6_lookup(const GW_GLOBAL gw_u8 *image, gw_u32 variant, gw_u64 high, gw_u64 low)
 {
     const GW_GLOBAL gw_u8 *lines = gw_ipv6_lines(image);

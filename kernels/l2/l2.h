@@ -109,8 +109,8 @@ fields.tagged = "u32[8]: member ports that send frames with a tag"
  *
  * An untagged frame belongs to the VLAN of its port. The kernel does not change the frame. The host
  * adds or removes the tag, as the egress port requires. The outcome of forward and flood also
- * reports whether the host must learn the source (GW_L2_NOTICE). The host must learn the source if
- * it is not in the table, not fresh, or at another port and not static.
+ * reports whether the host must learn the source address (GW_L2_NOTICE). It must if the address is
+ * not in the table, not fresh, or at another port and not static.
  *
  * The kernel reads 18 bytes of the frame. It also reads 2 independent buckets each for the source
  * and the destination. If the table is large, all of these loads miss every cache.
@@ -165,8 +165,8 @@ fields.tagged = "u32[8]: member ports that send frames with a tag"
 #define GW_L2_LEARNING 0x8000u /* the port learns */
 
 /*
- * Permutes a key of 60 bits with a Feistel network. Its round functions are strongly universal
- * hashes with secret multipliers (Dietzfelbinger, Universal hashing and k-wise independent random
+ * Permutes a 60-bit key with a Feistel network. Its round functions are strongly universal hashes
+ * with secret multipliers (Dietzfelbinger, Universal hashing and k-wise independent random
  * variables via integer arithmetic without primes, STACS 1996, theorem 1). An attacker who does not
  * know the multipliers cannot choose addresses that fall into the same buckets.
  */
@@ -225,7 +225,7 @@ GW_LANE gw_u32 gw_l2_has_port(const GW_GLOBAL gw_u32 *set, gw_u32 port)
     return set[(port & 255) >> 5] >> (port & 31) & 1;
 }
 
-/* Applies rules 1 to 5 at the top of this file, which check the headers and the VLAN. */
+/* Checks the headers and the VLAN of a frame. */
 GW_LANE void gw_l2_begin(const gw_lane *lane, const gw_descriptor *descriptor, gw_half *first_half,
                          gw_outcome *outcome)
 {
@@ -285,7 +285,7 @@ GW_LANE void gw_l2_begin(const gw_lane *lane, const gw_descriptor *descriptor, g
     first_half->keys[1] = gw_l2_mix(header, (gw_u64)vid << 48 | destination);
 }
 
-/* Looks up both addresses and applies rules 6 to 8 at the top of this file. */
+/* Looks up both addresses and sets the outcome. */
 GW_LANE void gw_l2_end(const gw_lane *lane, const gw_half *first_half, gw_outcome *outcome)
 {
     if (first_half->offset == 0) {
@@ -302,8 +302,8 @@ GW_LANE void gw_l2_end(const gw_lane *lane, const gw_half *first_half, gw_outcom
     GW_EXPENSIVE(gw_l2_one(header, station));
     GW_EXPENSIVE(gw_l2_other(header, station));
     const gw_u64 from = gw_l2_find(header, source);
-    /* The host does not learn the source address if its table entry is static. The same applies to
-     * a fresh entry that names the ingress port. */
+    /* The host does not learn the source address if its table entry is static, or if a fresh entry
+     * names the ingress port. */
     const gw_u32 here = (gw_u32)((from >> GW_L2_PORT_SHIFT & 0xff) == ingress);
     const gw_u32 known =
         (gw_u32)((from & GW_L2_STATIC) != 0) | (here & (gw_u32)((from & GW_L2_FRESH) != 0));
@@ -316,7 +316,7 @@ GW_LANE void gw_l2_end(const gw_lane *lane, const gw_half *first_half, gw_outcom
     const gw_u32 egress = (gw_u32)(to >> GW_L2_PORT_SHIFT) & 0xff;
     if (egress == ingress) {
         gw_drop(outcome, GW_L2_SAME_PORT);
-        /* The frame is dropped, because its destination is behind the ingress port. The host still
+        /* The destination is behind the ingress port, so the frame is dropped. The host still
          * learns the source address. */
         outcome->value = value;
         return;

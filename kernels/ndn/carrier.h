@@ -59,8 +59,8 @@ GW_LANE gw_u32 gw_ndn_decided(gw_outcome *outcome, gw_u32 verdict)
     return 0;
 }
 
-/* Checks the UDP datagram in the bytes l4..end of the frame. `pseudo` is the sum of the IP
- * addresses for the checksum. Returns 0 if the function has set the packet's outcome. */
+/* Checks the UDP datagram in the bytes l4..end of the frame. `pseudo` is the checksum's sum of the
+ * IP addresses. Returns 0 if the function has set the packet's outcome. */
 GW_LANE gw_u32 gw_ndn_udp(const GW_GLOBAL gw_u8 *frame, gw_u32 l4, gw_u32 pseudo, gw_ndn_span *span,
                           gw_outcome *outcome)
 {
@@ -152,8 +152,8 @@ GW_LANE gw_u32 gw_ndn_ipv6(const GW_GLOBAL gw_u8 *frame, gw_u32 length, gw_u32 u
     return gw_ndn_udp(frame, l4, gw_ones_sum(ip + 8, 32), span, outcome);
 }
 
-/* Locates the NDN packet by rules 1 to 11 of the list in ndn.h, which check Ethernet, IP and UDP.
- * Returns 0 if one of these rules has decided the packet's outcome. */
+/* Checks the Ethernet, IP and UDP headers, and locates the NDN packet. Returns 0 if a check has
+ * already decided the packet's outcome. */
 GW_LANE gw_u32 gw_ndn_locate(const GW_GLOBAL gw_u8 *frame, gw_u32 length, gw_u32 udp_port,
                              gw_ndn_span *span, gw_outcome *outcome)
 {
@@ -177,8 +177,8 @@ GW_LANE gw_u32 gw_ndn_locate(const GW_GLOBAL gw_u8 *frame, gw_u32 length, gw_u32
     return gw_ndn_decided(outcome, GW_NDN_NOT_NDN);
 }
 
-/* Returns the length of the IP and UDP headers before the NDN packet, in bytes. If Ethernet carries
- * the NDN packet, the length is 0. */
+/* Returns the length of the IP and UDP headers before the NDN packet, in bytes. It is 0 for NDN
+ * directly over Ethernet. */
 GW_LANE gw_u32 gw_ndn_carrier_bytes(gw_u32 carrier)
 {
     if (carrier == GW_NDN_ETHERNET) {
@@ -217,13 +217,13 @@ GW_LANE void gw_ndn_emit_udp(GW_GLOBAL gw_u8 *ip, const GW_GLOBAL gw_ndn_next_ho
     const gw_u32 sum = gw_ones_sum(addresses, 2 * address_bytes) + GW_PROTOCOL_UDP +
                        datagram_bytes + gw_ndn_sum(udp, datagram_bytes);
     const gw_u32 checksum = gw_ndn_fold(sum) ^ 0xffff;
-    /* The value 0 would mean that the datagram has no checksum (RFC 768), so it is sent as
-     * 0xffff. */
+    /* A checksum of 0 would mean that the datagram has none (RFC 768), so 0xffff is sent
+     * instead. */
     gw_store_be16(udp + 6, checksum == 0 ? 0xffff : checksum);
 }
 
-/* Replaces the headers before the NDN packet by the headers for the next hop. The NDN packet lies
- * in the bytes start..end of the frame. The frame keeps its VLAN tag. The headroom must be large
+/* Replaces the headers before the NDN packet with the next hop's headers. The NDN packet lies in
+ * the bytes start..end of the frame. The frame keeps its VLAN tag. The headroom must be large
  * enough. */
 GW_LANE void gw_ndn_write_headers(const gw_lane *lane, const GW_GLOBAL gw_ndn_next_hop *next_hop,
                                   const gw_ndn_span *span, gw_descriptor *descriptor)

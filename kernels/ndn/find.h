@@ -82,7 +82,7 @@ GW_LANE void gw_ndn_hash_word(gw_ndn_hash *hash, gw_u64 word)
     hash->v0 ^= word;
 }
 
-/* Completes the SipHash of a name of `bytes` bytes that ends at `end`. The caller has already
+/* Completes the SipHash of a name that ends at `end` and has `bytes` bytes. The caller has already
  * hashed all whole 8-byte words of the name. */
 GW_LANE gw_u64 gw_ndn_hash_end(gw_ndn_hash hash, const GW_GLOBAL gw_u8 *end, gw_u32 bytes)
 {
@@ -116,7 +116,6 @@ GW_LANE gw_u32 gw_ndn_component_end(const GW_GLOBAL gw_u8 *name, gw_u32 at)
     if (first < 253) {
         return at + 1 + first;
     }
-    /* The length of a component fits into 2 bytes, because a frame is shorter than 2^16 bytes. */
     return at + 3 + gw_load_be16(name + at + 1);
 }
 
@@ -125,8 +124,8 @@ GW_LANE gw_u32 gw_ndn_first_bucket(const GW_GLOBAL gw_ndn_image *header, gw_u64 
     return (gw_u32)((hash & 0xffffffffu) * header->buckets >> 32);
 }
 
-/* Looks up the hash of a name in the table. Returns the position of the name's record in units of
- * 64 bytes, or 0 if there is no record. */
+/* Looks up a name by its hash. Returns the position of the name's record in units of 64 bytes, or 0
+ * if the table does not contain the name. */
 GW_LANE gw_u32 gw_ndn_probe(const GW_GLOBAL gw_u8 *image, const GW_GLOBAL gw_u8 *name, gw_u32 bytes,
                             gw_u64 hash)
 {
@@ -200,8 +199,8 @@ GW_LANE gw_u32 gw_ndn_walk_next(const GW_GLOBAL gw_u8 *name, gw_u32 name_bytes, 
     return 0;
 }
 
-/* Updates the state of a lookup with the record of the current prefix. `unit` is the position of
- * the record in units of 64 bytes, or 0 if there is no record. */
+/* Updates a lookup with the record of the current prefix. `unit` is the position of the record in
+ * units of 64 bytes, or 0 if there is no record. */
 GW_LANE void gw_ndn_walk_found(const GW_GLOBAL gw_u8 *image, gw_u32 unit, gw_ndn_walk *walk)
 {
     if (unit != 0) {
@@ -215,8 +214,8 @@ GW_LANE void gw_ndn_walk_found(const GW_GLOBAL gw_u8 *image, gw_u32 unit, gw_ndn
     }
 }
 
-/* Tries the remaining prefixes of a name. Returns the index of the next hop of the longest prefix
- * in the table, or GW_NDN_NONE if the table contains none. */
+/* Tries the remaining prefixes of a name. Returns the next hop index of the longest prefix in the
+ * table, or GW_NDN_NONE if the table contains none. */
 GW_LANE gw_u32 gw_ndn_walk_end(const GW_GLOBAL gw_u8 *image, const GW_GLOBAL gw_u8 *name,
                                gw_u32 name_bytes, gw_ndn_walk *walk)
 {
@@ -227,8 +226,8 @@ GW_LANE gw_u32 gw_ndn_walk_end(const GW_GLOBAL gw_u8 *image, const GW_GLOBAL gw_
 }
 
 /*
- * Returns the index of the next hop of the name's longest prefix in the table, or GW_NDN_NONE if
- * the table contains none. The name must be valid, and the 8 bytes before it must be readable.
+ * Returns the next hop index of the name's longest prefix in the table, or GW_NDN_NONE if the table
+ * contains none. The name must be valid, and the 8 bytes before it must be readable.
  */
 GW_LANE gw_u32 gw_ndn_lookup(const GW_GLOBAL gw_u8 *image, const GW_GLOBAL gw_u8 *name,
                              gw_u32 name_bytes)

@@ -143,8 +143,8 @@ fields.pad = "u32[2]: 0"
 #include "tlv.h"
 #include "carrier.h"
 
-/* Parses the Interest and applies rules 12 to 17 of the list at the top of this file. Returns 0 if
- * one of these rules has decided the packet's outcome. */
+/* Checks the TLV encoding and parses the Interest. Returns 0 if a check has already decided the
+ * packet's outcome. */
 GW_LANE gw_u32 gw_ndn_parse(const GW_GLOBAL gw_u8 *frame, gw_ndn_span *span,
                             gw_ndn_interest *interest, gw_outcome *outcome)
 {
@@ -170,8 +170,8 @@ GW_LANE gw_u32 gw_ndn_parse(const GW_GLOBAL gw_u8 *frame, gw_ndn_span *span,
     return 1;
 }
 
-/* Parses the Interest and applies rules 1 to 19 of the list at the top of this file. Returns 0 if
- * one of these rules has decided the packet's outcome. */
+/* Checks the headers and parses the Interest. Returns 0 if a check has already decided the packet's
+ * outcome. */
 GW_LANE gw_u32 gw_ndn_begin(const gw_lane *lane, const gw_descriptor *descriptor, gw_ndn_span *span,
                             gw_ndn_interest *interest, gw_outcome *outcome)
 {
@@ -187,8 +187,8 @@ GW_LANE gw_u32 gw_ndn_begin(const gw_lane *lane, const gw_descriptor *descriptor
     return interest->has_nonce ? 1 : gw_ndn_dropped(outcome, GW_NDN_NO_NONCE);
 }
 
-/* Applies rules 20 to 25 of the list at the top of this file. `index` is the index of the next hop
- * from the table lookup, or GW_NDN_NONE. */
+/* Sets the outcome after the lookup, and rewrites a packet that is forwarded. `index` is the next
+ * hop index from the lookup, or GW_NDN_NONE. */
 GW_LANE void gw_ndn_end(const gw_lane *lane, gw_descriptor *descriptor, const gw_ndn_span *span,
                         const gw_ndn_interest *interest, gw_u32 index, gw_outcome *outcome)
 {

@@ -1,6 +1,6 @@
 /*
- * Parsers for NDN packets. They read type-length-value (TLV) elements, names, Interests, and the
- * link protocol NDNLPv2.
+ * Parsers for NDN packets: type-length-value (TLV) elements, names, Interests, and the link
+ * protocol NDNLPv2.
  *
  * Spec: NDN Packet Format Specification 0.3 ("NDN"), sections TLV, Name, Interest; NDNLPv2.
  */
@@ -27,7 +27,7 @@
 #define GW_NDN_TLV_PARAMETERS        36u
 #define GW_NDN_TLV_SIGNATURE_INFO    44u
 #define GW_NDN_TLV_SIGNATURE_VALUE   46u
-/* Types of NDNLPv2 fields (NDNLPv2, section "TLV-TYPE code assignments"). */
+/* NDNLPv2 field types (NDNLPv2, section "TLV-TYPE code assignments"). */
 #define GW_NDN_LP          100u
 #define GW_NDN_LP_FRAGMENT 80u
 #define GW_NDN_LP_SEQUENCE 81u
@@ -36,8 +36,7 @@
 #define GW_NDN_LP_TOKEN    98u
 #define GW_NDN_LP_NACK     800u
 
-/* One type-length-value (TLV) element of a packet. Offsets count from the first byte of the
- * frame. */
+/* Type-length-value (TLV) element of a packet. Offsets count from the first byte of the frame. */
 typedef struct gw_ndn_tlv {
     gw_u32 type;
     gw_u32 value; /* start of the value */
@@ -45,9 +44,9 @@ typedef struct gw_ndn_tlv {
 } gw_ndn_tlv;
 
 /*
- * Parses the number of 1, 3, 5 or 9 bytes at offset *at, and advances *at to its end. The number
- * must have its shortest form (NDN, section "TLV Encoding"). Numbers above 2^32 - 1 become 2^32 -
- * 1, which exceeds every valid length.
+ * Parses a number of 1, 3, 5 or 9 bytes at offset *at, and advances *at to its end. The number must
+ * have its shortest form (NDN, section "TLV Encoding"). Numbers above 2^32 - 1 become 2^32 - 1,
+ * which exceeds every valid length.
  */
 GW_LANE gw_u32 gw_ndn_number(const GW_GLOBAL gw_u8 *frame, gw_u32 *at, gw_u32 limit, gw_u32 *number)
 {
@@ -127,8 +126,7 @@ GW_LANE gw_u32 gw_ndn_read(const GW_GLOBAL gw_u8 *frame, gw_u32 at, gw_u32 limit
     return gw_ndn_read_any(frame, at, limit, element);
 }
 
-/* The fields of an Interest that a forwarder needs. Offsets count from the first byte of the
- * frame. */
+/* Interest fields that a forwarder needs. Offsets count from the first byte of the frame. */
 typedef struct gw_ndn_interest {
     gw_u32 name; /* offset of the first component */
     gw_u32 name_bytes;
@@ -136,8 +134,8 @@ typedef struct gw_ndn_interest {
     gw_u32 has_nonce;
 } gw_ndn_interest;
 
-/* Returns whether the name of an Interest is valid. A valid name has at least one component.
- * Component types are 1 to 65535, and digest components have 32 bytes (NDN, section "Name"). */
+/* Returns whether an Interest name is valid. A valid name has at least one component. Component
+ * types are 1 to 65535, and digest components have 32 bytes (NDN, section "Name"). */
 GW_LANE gw_u32 gw_ndn_name_is_sound(const GW_GLOBAL gw_u8 *frame, gw_u32 at, gw_u32 end)
 {
     if (at == end) {
@@ -157,8 +155,8 @@ GW_LANE gw_u32 gw_ndn_name_is_sound(const GW_GLOBAL gw_u8 *frame, gw_u32 at, gw_
     return 1;
 }
 
-/* Returns the position that this element type must have in an Interest, counted from 1. Returns 0
- * for an unknown type. */
+/* Returns the position that an element type must have in an Interest, counted from 1. Returns 0 for
+ * an unknown type. */
 GW_LANE gw_u32 gw_ndn_rank(gw_u32 type)
 {
     switch (type) {
@@ -187,8 +185,8 @@ GW_LANE gw_u32 gw_ndn_rank(gw_u32 type)
     }
 }
 
-/* Returns whether `length` is a valid length for an Interest element of this type (NDN, section
- * "Interest Packet"). */
+/* Returns whether an Interest element of this type may have this length (NDN, section "Interest
+ * Packet"). */
 GW_LANE gw_u32 gw_ndn_length_is_sound(gw_u32 type, gw_u32 length)
 {
     switch (type) {
@@ -290,8 +288,8 @@ GW_RARE gw_u32 gw_ndn_lp_parse(const GW_GLOBAL gw_u8 *frame, gw_u32 at, gw_u32 e
             const gw_u32 fault = gw_ndn_read(frame, field.value, end, inside);
             return fault == GW_NDN_SOUND && inside->end == end ? GW_NDN_SOUND : GW_NDN_WRONG;
         }
-        /* The fields of an LpPacket must be in ascending order of their types. Only fields that a
-         * receiver may ignore can be repeated. */
+        /* LpPacket fields must be in ascending order of their types. Only fields that a receiver
+         * may ignore can be repeated. */
         const gw_u32 ignored =
             (gw_u32)(field.type >= 800 && field.type <= 959 && (field.type & 3) == 0);
         if (field.type < last || (field.type == last && !ignored)) {

@@ -22,8 +22,8 @@ frames = "police.pcap"
 tables = { senders = "senders.csv" }
 params = { limit = 20 }
 */
-/* police: a list of senders. The kernel looks up the source address of IPv4 packets, also behind
- * a VLAN tag. */
+/* police: a sender list. The kernel looks up the source address of IPv4 packets, with or without
+ * VLAN tag. */
 #ifndef GODWIT_POLICE_H
 #define GODWIT_POLICE_H
 

@@ -1,4 +1,4 @@
-//! Adds functions that users wrote to the built-in source texts.
+//! Adds users' functions to the built-in source texts.
 
 use std::collections::BTreeSet;
 
@@ -8,14 +8,13 @@ use crate::Level;
 
 /// Source text for the CPU. Comments mark the parts that a user's function replaces.
 const CPU: &str = include_str!(concat!(env!("OUT_DIR"), "/custom.c"));
-/// Template of the packet loop in which gopt interleaves packets.
+/// Template of a packet loop that gopt interleaves.
 const LOOP: &str = include_str!(concat!(env!("CARGO_MANIFEST_DIR"), "/dialect/loop_gopt.c"));
-/// Header of the state of flows, which only texts for the CPU include.
+/// Header of the flow state. Only CPU source texts include it.
 const FLOWS: &str = include_str!(concat!(env!("CARGO_MANIFEST_DIR"), "/tables/flows.h"));
-/// Template of the C functions that prepare packets for a function with flows.
+/// Template of the C code that prepares packets for a function with flows.
 const FLOWS_LOOP: &str = include_str!(concat!(env!("CARGO_MANIFEST_DIR"), "/dialect/loop_flows.c"));
-/// Headers of the table types that a function can declare. The map is indexed by the name of the
-/// type.
+/// Headers of the table types that a function can declare, by the name of the type.
 const SHAPES: &[(&str, &str)] = &[
     ("acl", include_str!(concat!(env!("CARGO_MANIFEST_DIR"), "/tables/acl.h"))),
     ("strings", include_str!(concat!(env!("CARGO_MANIFEST_DIR"), "/tables/strings.h"))),
@@ -43,14 +42,13 @@ pub struct CustomText<'a> {
 /// Compiled and loaded kernel of a function that a user wrote.
 #[derive(Debug)]
 pub struct CustomKernel {
-    /// Compiled versions of the kernel for the x86-64 levels that this machine supports, in
-    /// ascending order.
+    /// Compiled kernels for the x86-64 levels that this machine supports, in ascending order.
     pub levels: &'static [Level],
     /// The kernel without optimisation.
     pub reference: &'static Level,
     /// Whether packets can be interleaved.
     pub interleaves: bool,
-    /// Source text of the function, for devices that compile it at run time.
+    /// Source text for devices that compile the function at run time.
     pub text: CustomText<'static>,
 }
 
@@ -59,13 +57,13 @@ pub struct CustomKernel {
 pub struct CpuText {
     /// The text. Its batch loops are not transformed yet.
     pub text: String,
-    /// Name of the C function whose packet loop gopt must transform. The value is `None` if no
-    /// access of the kernel is likely to miss every cache.
+    /// C function whose packet loop gopt must transform. The value is `None` if all accesses of the
+    /// kernel are likely to hit a cache.
     pub batch: Option<String>,
 }
 
 impl CustomText<'_> {
-    /// Returns a hash of the text that [`CustomText::cpu`] adds to each user's function.
+    /// Returns a hash of the text that [`CustomText::cpu`] adds to each function.
     pub fn digest() -> u64 {
         let texts = [CPU, LOOP, FLOWS, FLOWS_LOOP].into_iter().chain(SHAPES.iter().map(|(_, text)| *text));
         texts
@@ -98,7 +96,7 @@ impl CustomText<'_> {
         Ok(CpuText { text: replace(&text, "loops", &loops), batch })
     }
 
-    /// Returns the generated header of the function, followed by its text.
+    /// Returns the function's generated header and its text.
     fn function(&self) -> String {
         let Self { declaration, number, file, text } = self;
         let header = generate::header::header(declaration, Some(*number));
@@ -108,13 +106,13 @@ impl CustomText<'_> {
         )
     }
 
-    /// Returns the header of the state of flows, if the function has flows.
+    /// Returns the flow state header if the function has flows.
     fn flows(&self) -> String {
         let header = |_: &_| format!("#line 1 \"tables/flows.h\"\n{FLOWS}\n");
         self.declaration.flows.as_ref().map(header).unwrap_or_default()
     }
 
-    /// Returns the headers of the table types that the function uses.
+    /// Returns the headers of the function's table types.
     fn shapes(&self) -> String {
         let uses = |shape: &str| self.declaration.tables.iter().any(|table| table.shape.name() == shape);
         let used = SHAPES.iter().filter(|(shape, _)| uses(shape));
@@ -133,7 +131,6 @@ pub fn device_source(text: &str, customs: &[CustomText<'_>]) -> String {
     let mut rows = String::new();
     for custom in customs {
         let name = &custom.declaration.name;
-        // Several functions may add the same header, because headers have include guards.
         added += &custom.shapes();
         added += &custom.function();
         added += &format!("#define GW_FORM_{name} GW_BY_LANE\n");
@@ -142,7 +139,7 @@ pub fn device_source(text: &str, customs: &[CustomText<'_>]) -> String {
     replace(text, "custom", &format!("{added}#define GW_CUSTOM_FUNCTIONS(X){rows}\n"))
 }
 
-/// Replaces the lines between `/* begin NAME */` and `/* end NAME */` in a source text by `by`.
+/// Replaces the lines between `/* begin NAME */` and `/* end NAME */` with `by`.
 fn replace(text: &str, name: &str, by: &str) -> String {
     let (begin, end) = (format!("/* begin {name} */\n"), format!("/* end {name} */\n"));
     let Some((before, rest)) = text.split_once(&begin) else { unreachable!("the text has a part `{name}`") };
@@ -150,7 +147,7 @@ fn replace(text: &str, name: &str, by: &str) -> String {
     format!("{before}{begin}{by}{end}{after}")
 }
 
-/// Returns the lines between `/* begin NAME */` and `/* end NAME */` in a source text.
+/// Returns the lines between `/* begin NAME */` and `/* end NAME */`.
 fn part<'a>(text: &'a str, name: &str) -> &'a str {
     let (begin, end) = (format!("/* begin {name} */\n"), format!("/* end {name} */\n"));
     let part = text.split_once(&begin).and_then(|(_, rest)| rest.split_once(&end));

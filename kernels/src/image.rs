@@ -1,10 +1,10 @@
-//! Structs and constants of the tables that kernels read. The build generates them from the
-//! declarations of the functions. Each name begins with the name of its function. The C source of a
-//! kernel contains a drawing of its tables.
+//! Structs and constants of the table images that kernels read. The build generates them from the
+//! function declarations. Each name begins with the name of its function. The C source of a kernel
+//! contains a drawing of its table image.
 //!
-//! The host builds the tables of a function in little-endian byte order at a 64-byte boundary. All
-//! offsets count from the first byte of these tables and are multiples of 64. The method `emit` of
-//! a struct returns the bytes of the struct.
+//! The host builds a table image in little-endian byte order at a 64-byte boundary. All offsets
+//! count from the first byte of the image and are multiples of 64. The method `emit` of a struct
+//! returns its bytes.
 
 include!(concat!(env!("OUT_DIR"), "/image.rs"));
 

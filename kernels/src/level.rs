@@ -1,23 +1,21 @@
-//! Kernels for the CPU, which the build compiles once for each x86-64 level.
+//! CPU kernels, compiled once for each x86-64 level.
 
 use core::fmt;
 
 use godwit_abi::{Descriptor, Outcome};
 
-/// Arguments for processing one batch of packets on the CPU. The C struct is `gw_bin_call` in
-/// `dialect/loops_cpu.h`.
+/// Arguments for processing one packet batch on the CPU (`gw_bin_call` in `dialect/loops_cpu.h`).
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
 pub struct BinCall {
     /// Base of the arena, 64-byte aligned.
     pub arena: *mut u8,
-    /// Tables of the function, aligned to 64 bytes. The pointer may be null if the function has no
-    /// tables.
+    /// Table image of the function, aligned to 64 bytes. The pointer may be null if the function
+    /// has no tables.
     pub image: *const u8,
-    /// Descriptors of the packets in the batch. The kernel may change their fields `head` and
-    /// `length`.
+    /// Packet descriptors. The kernel may change their fields `head` and `length`.
     pub descriptors: *mut Descriptor,
-    /// Parameters for the kernel, one per packet. The worker computes them before the kernel runs.
+    /// Kernel parameters, one per packet. The worker computes them before the kernel runs.
     pub parameters: *const u64,
     /// Outcomes, one per packet. The kernel writes them.
     pub outcomes: *mut Outcome,
@@ -29,27 +27,26 @@ pub struct BinCall {
     /// processes one packet after another. With 0, it also prefetches frames. Other kernels ignore
     /// this field.
     pub group: u32,
-    /// Counters that the kernel increments, one per counter of
+    /// Counters that the kernel increments, one per entry of
     /// `godwit_declare::Contract::kernel_counters`. The pointer may be null if there are none.
     pub counters: *mut u64,
 }
 
-/// Number of cache lines that each simulated lookup of [`Level::probe`] reads (`GW_PROBE_READS` in
+/// Cache lines per simulated lookup of [`Level::probe`] (`GW_PROBE_READS` in
 /// `dialect/loop_gopt.c`).
 pub const PROBE_READS: u32 = 4;
 
-/// Maximum number of packets that a kernel interleaves. A core has fewer line fill buffers, which
-/// hold its outstanding cache misses, so larger numbers are not faster.
+/// Maximum number of packets that a kernel interleaves. Larger numbers are not faster, because a
+/// core has fewer line fill buffers for its outstanding cache misses.
 pub const GROUP_MAX: u32 = 64;
 
 include!(concat!(env!("OUT_DIR"), "/gopt.rs"));
 
-/// Kernels that are compiled for one x86-64 level, such as x86-64-v3. Each level is a set of CPU
-/// features.
+/// Kernels for one x86-64 level, such as x86-64-v3. Each level is a set of CPU features.
 pub struct Level {
     /// Name of the level: `x86-64-v2`, `x86-64-v3`, `x86-64-v4` or `generic`.
     pub name: &'static str,
-    /// CPU features that the x86-64 level requires beyond the baseline of the architecture.
+    /// CPU features that the x86-64 level requires beyond the architecture's baseline.
     pub features: &'static [&'static str],
     /// Flags of the C compiler that enable these features.
     pub flags: &'static [&'static str],
@@ -70,8 +67,8 @@ pub fn levels() -> &'static [Level] {
 }
 
 impl Level {
-    /// Returns a level that runs the kernel of a user's function, compiled for the same CPU
-    /// features. The kernel number is ignored.
+    /// Returns a level that runs a user's kernel, compiled for the same CPU features. The kernel
+    /// number is ignored.
     ///
     /// # Safety
     ///
@@ -105,8 +102,8 @@ impl Level {
         unsafe { (self.run_bin)(u32::from(kernel), call) }
     }
 
-    /// Reads `rounds` times [`PROBE_READS`] random cache lines of a table, to measure the latency
-    /// of the table's memory. `group` lookups are interleaved, as in [`BinCall`]. If `group` is 0,
+    /// Measures the latency of a table's memory. Reads `rounds` times [`PROBE_READS`] random cache
+    /// lines of the table. `group` lookups are interleaved, as in [`BinCall`]. If `group` is 0,
     /// each read waits for the previous read.
     ///
     /// # Safety

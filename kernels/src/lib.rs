@@ -1,10 +1,10 @@
 //! Kernels of the packet functions. They are compiled for the CPU at several x86-64 levels, and
 //! embedded as source text for each device language.
 //!
-//! A kernel is one C source in the dialect of `dialect/README.md`. Each folder with a declaration
-//! is one function. The build generates headers and contracts from the declarations. It compiles
-//! `cpu.c` once per [`Level`]. It also expands the includes of `opencl.cl` and `cuda.cu`, so that a
-//! device needs no include path.
+//! Each folder with a declaration contains one function. Its kernel is C source in the dialect of
+//! `dialect/README.md`. The build generates headers and contracts from the declarations. It
+//! compiles `cpu.c` once per [`Level`]. It also expands the includes of `opencl.cl` and `cuda.cu`,
+//! so that a device needs no include path.
 
 pub mod custom;
 #[allow(clippy::identity_op, reason = "the generator also writes offset 0")]
@@ -26,31 +26,29 @@ pub struct KernelInfo {
 
 include!(concat!(env!("OUT_DIR"), "/kernels.rs"));
 
-/// Properties and kernel numbers of the packet functions, which the build generates from the
-/// declarations of the functions.
+/// Properties and kernel numbers of the packet functions, generated from their declarations.
 pub mod declared {
     include!(concat!(env!("OUT_DIR"), "/declared.rs"));
 }
 
 /// Returns the source text of all kernels in OpenCL C 1.2, with the entry point `gw_chunk`
-/// (`dialect/loops_opencl.h`). Compilers for OpenCL C 2.0 or later find a second entry point,
-/// `gw_persistent`.
+/// (`dialect/loops_opencl.h`). OpenCL C 2.0 and later have a second entry point, `gw_persistent`.
 pub const fn opencl_source() -> &'static str {
     include_str!(concat!(env!("OUT_DIR"), "/kernels.cl"))
 }
 
-/// Returns the source text of all kernels in CUDA, for the run-time compiler NVRTC. The entry
-/// points are `gw_chunk` and `gw_persistent` in `dialect/loops_cuda.h`.
+/// Returns the CUDA source text of all kernels, for the run-time compiler NVRTC. The entry points
+/// are `gw_chunk` and `gw_persistent` in `dialect/loops_cuda.h`.
 pub const fn cuda_source() -> &'static str {
     include_str!(concat!(env!("OUT_DIR"), "/kernels.cu"))
 }
 
-/// Number of threads in a CUDA block (`GW_GROUP_LANES` in `dialect/cuda.h`). CUDA kernels require
-/// this number, while an OpenCL work-group may have any number of work-items.
+/// Threads per CUDA block (`GW_GROUP_LANES` in `dialect/cuda.h`). CUDA kernels require this number,
+/// while an OpenCL work-group may have any number of work-items.
 pub const CUDA_GROUP_LANES: u32 = include!(concat!(env!("OUT_DIR"), "/cuda_group_lanes.rs"));
 
-/// Returns a digest of the kernel sources of all languages, which identifies a version of the
-/// sources in caches and profiles. The digest is not cryptographic.
+/// Returns a digest of all kernel sources, which identifies their version in caches and profiles.
+/// The digest is not cryptographic.
 pub const fn source_digest() -> u64 {
     include!(concat!(env!("OUT_DIR"), "/digest.rs"))
 }

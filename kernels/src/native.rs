@@ -1,12 +1,12 @@
-//! Kernels for one type of CPU, such as CPUs with AVX-512. Such a kernel processes several packets
-//! of a batch in parallel.
+//! Kernels for special CPU features, such as AVX-512. They process several packets of a batch in
+//! parallel.
 
 use core::fmt;
 
 use crate::BinCall;
 
-/// Kernels that use special CPU features. For other kernels and kinds of processing, the kernels of
-/// a [`Level`](crate::Level) are used.
+/// Kernels that use special CPU features. A [`Level`](crate::Level) provides all other kernels and
+/// variants.
 pub struct Native {
     /// Name of the kernels: `avx512`.
     pub name: &'static str,
@@ -32,13 +32,13 @@ impl Native {
         (self.supported)()
     }
 
-    /// Returns whether these kernels include `kernel` and support its kind of processing `variant`.
+    /// Returns whether these kernels include `kernel` and support its `variant`.
     pub fn covers(&self, kernel: u8, variant: u8) -> bool {
         (self.covers)(u32::from(kernel), u32::from(variant)) != 0
     }
 
-    /// Processes one batch of packets with a kernel. Does nothing without support for the kernel or
-    /// the kind of processing.
+    /// Processes one packet batch with a kernel. Does nothing if the kernel or its variant is not
+    /// supported.
     ///
     /// # Safety
     ///

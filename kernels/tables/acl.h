@@ -50,8 +50,8 @@ GW_LANE gw_u64 gw_acl_hash(const gw_u64 *words, gw_u64 seed)
     return mixed * 0x9e3779b97f4a7c15u;
 }
 
-/* Finds the pattern with the best priority that matches a key. Returns the index of the table row
- * for this pattern, or GW_TABLE_NONE if no pattern matches. */
+/* Finds the best-priority pattern that matches a key. Returns its row index, or GW_TABLE_NONE if no
+ * pattern matches. */
 GW_LANE gw_u32 gw_acl_find(const GW_GLOBAL gw_u8 *image, const GW_GLOBAL gw_acl *table,
                            const gw_u64 *words)
 {

@@ -1,4 +1,4 @@
-/* array: a table in which a number selects a row. Each entry holds the index of a row, or
+/* array: a table in which a number selects a row. Each entry holds a row index, or
  * GW_TABLE_NONE. */
 #ifndef GODWIT_TABLES_ARRAY_H
 #define GODWIT_TABLES_ARRAY_H
@@ -12,7 +12,7 @@ typedef struct gw_array {
 } gw_array;
 GW_STATIC_ASSERT(sizeof(gw_array) == GW_TABLE_HEADER_BYTES, array_size);
 
-/* Returns the index of the row of an entry, or GW_TABLE_NONE. */
+/* Returns the row index of an entry, or GW_TABLE_NONE. */
 GW_LANE gw_u32 gw_array_find(const GW_GLOBAL gw_u8 *image, const GW_GLOBAL gw_array *table,
                              gw_u32 number)
 {

@@ -53,15 +53,15 @@ GW_LANE gw_u64 gw_exact_mix(const GW_GLOBAL gw_exact *table, gw_u64 key, const g
     return left << half_bits | right;
 }
 
-/* Returns the initial value for the hash of a wide key, which consists of several words. The hash
- * is strongly universal. */
+/* Returns the initial hash value for a wide key, which has several words. The hash is strongly
+ * universal. */
 GW_LANE gw_u64 gw_exact_begin(const GW_GLOBAL gw_exact *table)
 {
     return table->hash[10];
 }
 
-/* Adds one word of a wide key to the hash of the key. Each half of the word is multiplied by a
- * separate secret number. `index` is the position of the word in the key, 0 to 4. */
+/* Adds one word of a wide key to the hash. Each half of the word is multiplied by a separate secret
+ * number. `index` is the position of the word in the key, 0 to 4. */
 GW_LANE gw_u64 gw_exact_step(const GW_GLOBAL gw_exact *table, gw_u64 mixed, gw_u64 word,
                              const gw_u32 index)
 {
@@ -69,8 +69,8 @@ GW_LANE gw_u64 gw_exact_step(const GW_GLOBAL gw_exact *table, gw_u64 mixed, gw_u
            (word >> 32) * table->hash[2 * index + 1];
 }
 
-/* Completes the hash of a wide key. The lower bits of the hash select the bucket, and the upper
- * bits are the tag. */
+/* Completes the hash of a wide key. Its lower bits select the bucket, and its upper bits are the
+ * tag. */
 GW_LANE gw_u64 gw_exact_finish(const GW_GLOBAL gw_exact *table, gw_u64 mixed)
 {
     mixed = (mixed ^ mixed >> 32) * table->second;
@@ -110,8 +110,8 @@ GW_LANE const GW_GLOBAL gw_u64 *gw_exact_other(const GW_GLOBAL gw_u8 *image,
                            gw_exact_first(table, mixed) ^ gw_exact_flip(table, mixed));
 }
 
-/* Finds the entry of a permuted key in a table whose entries contain the key. Returns the entry, or
- * 0 if the table does not contain the key. */
+/* Finds the entry of a permuted key in packed form. Returns 0 if the table does not contain the
+ * key. */
 GW_LANE gw_u64 gw_exact_entry(const GW_GLOBAL gw_u8 *image, const GW_GLOBAL gw_exact *table,
                               gw_u64 mixed, const gw_u32 rest_shift)
 {
@@ -121,14 +121,14 @@ GW_LANE gw_u64 gw_exact_entry(const GW_GLOBAL gw_u8 *image, const GW_GLOBAL gw_e
                         gw_exact_other(image, table, mixed), expected | GW_EXACT_SECOND, mask);
 }
 
-/* Returns the first bits of an entry with the tag of a hash. */
+/* Returns the tag bits of an entry for a hash. */
 GW_LANE gw_u64 gw_exact_tagged(const GW_GLOBAL gw_exact *table, gw_u64 mixed)
 {
     return (mixed >> table->bucket_bits) << GW_EXACT_TAG_SHIFT | GW_EXACT_VALID;
 }
 
-/* Searches the buckets of a key for entries with the key's tag. Skips `wanted` such entries and
- * returns the next one, or 0 if there is none. */
+/* Searches a key's buckets for entries with its tag. Skips `wanted` such entries and returns the
+ * next one, or 0 if there is none. */
 GW_RARE gw_u64 gw_exact_again(const GW_GLOBAL gw_u8 *image, const GW_GLOBAL gw_exact *table,
                               gw_u64 mixed, gw_u32 wanted)
 {
@@ -150,8 +150,8 @@ GW_RARE gw_u64 gw_exact_again(const GW_GLOBAL gw_u8 *image, const GW_GLOBAL gw_e
     return 0;
 }
 
-/* Returns the next entry with the same tag as a key, or 0 if there is none. `at` is the number of
- * such entries that were already returned. */
+/* Returns the next entry with the same tag as a key, or 0 if there is none. `at` counts the entries
+ * that were already returned. */
 GW_LANE gw_u64 gw_exact_next(const GW_GLOBAL gw_u8 *image, const GW_GLOBAL gw_exact *table,
                              gw_u64 mixed, gw_u32 *at)
 {

@@ -1,25 +1,25 @@
 /*
- * State of flows, which a worker keeps on the CPU for the functions `find`, `miss` and `update` of
- * a declared function. No device sees it. One block of memory holds everything:
+ * Flow state that a worker keeps on the CPU for a function with flows. The C functions `find`,
+ * `miss` and `update` use it, and no device sees it. One block of memory holds everything:
  *
  *   | gw_flows | slots | records | free records | limits | taken ports | next ports |
  *
- * A record holds the keys and the row of a flow. The slots are a hash table of 8-byte entries,
- * | tag 32 | record 31 | side 1 |, in buckets of one cache line. The entry of a key is in one of
- * two buckets, and each bucket follows from the other one and the tag. A full bucket passes an
- * entry on to the other bucket of this entry. At most half of the slots are used.
+ * A record holds the keys and the row of a flow. The slots are a hash table of 8-byte entries, |
+ * tag 32 | record 31 | side 1 |, in buckets of one cache line. The entry of a key is in one of two
+ * buckets, and each bucket follows from the other one and the tag. A full bucket passes an entry on
+ * to the other bucket of this entry. At most half of the slots are used.
  */
 #ifndef GODWIT_FLOWS_H
 #define GODWIT_FLOWS_H
 
-/* Set where a text contains the functions that run on the CPU only. */
+/* Defined in texts that contain the CPU-only functions. */
 #define GW_HOST
 
 #define GW_FIND   static inline
 #define GW_MISS   static __attribute__((noinline))
 #define GW_UPDATE static inline
 
-/* Number of steering buckets. As a bucket, it means that the flow hash selects the worker. */
+/* Number of steering buckets. As a bucket number, it means that the flow hash selects the worker. */
 #define GW_FLOW_BUCKETS 128u
 /* Number of packets whose lookups overlap. */
 #define GW_FLOWS_GROUP 32u
@@ -27,12 +27,12 @@
 #define GW_FLOWS_BUCKET_SLOTS 8u
 #define GW_FLOWS_TIMERS       8u
 #define GW_FLOWS_POOLS        4u
-/* Words of the bit map of a block of ports. A block has at most 65536 / 128 ports. */
+/* Words in the port bit map of a block. A block has at most 65536 / 128 ports. */
 #define GW_PORT_WORDS 8u
 #define GW_PORT_NONE  (GW_PORT_WORDS * 64u)
-/* Time in which about all records are checked for their timers, in milliseconds. */
+/* Approximate time in which a sweep checks the timers of all records, in milliseconds. */
 #define GW_FLOWS_SWEEP_MS 4000u
-/* Records that are checked at once, at least (before the interval has passed) and at most. */
+/* Minimum and maximum number of records that a sweep checks at once. */
 #define GW_FLOWS_SWEEP_MIN 64u
 #define GW_FLOWS_SWEEP_MAX 1024u
 
@@ -77,8 +77,8 @@ typedef struct gw_flow_limit {
     gw_u32 reserved;
 } gw_flow_limit;
 
-/* Pool of addresses and ports. Each of the 128 steering buckets owns a block of the ports of each
- * address, so a packet to one of these ports leads to the worker of the flow. */
+/* Pool of addresses and ports. Each of the 128 steering buckets owns a block of each address's
+ * ports. A packet to one of these ports therefore reaches the flow's worker. */
 typedef struct gw_port_pool {
     const gw_u32 *addresses;
     gw_u64 *taken; /* one bit per port, GW_PORT_WORDS words per address and block */
@@ -127,7 +127,7 @@ typedef struct gw_flows_frame {
     gw_u64 length;
 } gw_flows_frame;
 
-/* Packets to prepare, and the results (`FlowsCall` in Rust). */
+/* Packets to prepare, and their results (`FlowsCall` in Rust). */
 typedef struct gw_flows_call {
     const gw_flows_frame *frames;
     const gw_u64 *times_ns; /* time of each packet, or null if `now_ns` is the time of all */
@@ -182,8 +182,7 @@ static inline gw_u8 *gw_flows_record(const gw_flows *own, gw_u32 value, gw_u32 r
     return own->records + (gw_u64)(value / 2 - 1) * record_bytes;
 }
 
-/* Returns the entry of the key that is most likely the wanted one, without a look at its record, or
- * 0. */
+/* Returns the most likely entry of the key without reading its record, or 0. */
 static inline gw_u32 gw_flows_probe(const gw_flows *own, gw_u64 hash, gw_side side)
 {
     const gw_u64 tag = hash >> 32;
@@ -237,8 +236,7 @@ static inline gw_u64 *gw_flows_free_slot(const gw_flows *own, gw_u64 bucket)
     return 0;
 }
 
-/* Moves one entry of a full bucket to its other bucket. Returns the slot that becomes free, or
- * null. */
+/* Moves one entry of a full bucket to its other bucket. Returns the freed slot, or null. */
 static inline gw_u64 *gw_flows_make_room(const gw_flows *own, gw_u64 bucket)
 {
     gw_u64 *slots = own->slots + bucket * GW_FLOWS_BUCKET_SLOTS;
@@ -285,7 +283,7 @@ static inline void gw_flows_erase(gw_flows *own, gw_u64 hash, gw_u32 value)
     }
 }
 
-/* Returns the entry of a value in the table of limits, or the free entry where it belongs. */
+/* Returns the limit entry of a value, or the free entry where it belongs. */
 static inline gw_flow_limit *gw_flows_limit(const gw_flows *own, gw_u64 value)
 {
     gw_u64 at = gw_flows_mix(own->seed ^ value) & own->limit_mask;
@@ -295,7 +293,7 @@ static inline gw_flow_limit *gw_flows_limit(const gw_flows *own, gw_u64 value)
     return own->limits + at;
 }
 
-/* Frees an entry of the table of limits, and moves later entries to where a search finds them. */
+/* Frees a limit entry, and moves later entries to where a search finds them. */
 static inline void gw_flows_limit_free(gw_flows *own, gw_flow_limit *limit)
 {
     gw_u64 hole = (gw_u64)(limit - own->limits);
@@ -330,7 +328,7 @@ static inline gw_u32 gw_port_find(const gw_u64 *taken, gw_u32 from)
     return GW_PORT_NONE;
 }
 
-/* Takes a free address and port of a steering bucket. Equal wishes begin with the same address. */
+/* Takes a free address and port of a steering bucket. Equal wishes prefer the same address. */
 static inline gw_u32 gw_resource_take(gw_flows *own, gw_u32 index, gw_u32 bucket, gw_u32 wish,
                                       gw_u32 *address, gw_u32 *port)
 {
@@ -353,7 +351,7 @@ static inline gw_u32 gw_resource_take(gw_flows *own, gw_u32 index, gw_u32 bucket
     return 0;
 }
 
-/* Gives an address and port back. Others than those of the pool are ignored. */
+/* Returns an address and port to the pool. Ignores those of other pools. */
 static inline void gw_resource_give(gw_flows *own, gw_u32 index, gw_u32 address, gw_u32 port)
 {
     const gw_port_pool *pool = own->pools + index;
@@ -388,8 +386,8 @@ static inline gw_u64 gw_flows_power(gw_u64 number)
     return power;
 }
 
-/* Takes `bytes` bytes of a block of memory, in whole cache lines. `end` is the size of the part in
- * use. */
+/* Reserves `bytes` bytes of a memory block, in whole cache lines. `end` is the size of the used
+ * part. */
 static inline gw_u8 *gw_flows_part(gw_u8 *memory, gw_u64 *end, gw_u64 bytes)
 {
     /* The address is computed as a number, because `memory` may be null. */
@@ -398,8 +396,8 @@ static inline gw_u8 *gw_flows_part(gw_u8 *memory, gw_u64 *end, gw_u64 bytes)
     return part;
 }
 
-/* Sets the pointers of a state whose capacity and pools are set. Returns the size of the memory,
- * which begins with the state. Nothing but the state is accessed. */
+/* Sets the pointers of a state whose capacity and pools are set, without accessing other memory.
+ * Returns the size of the memory, which begins with the state. */
 static inline gw_u64 gw_flows_arrange(gw_flows *own, gw_u8 *memory, const gw_flows_shape *shape,
                                       gw_u32 has_limit)
 {
@@ -421,7 +419,7 @@ static inline gw_u64 gw_flows_arrange(gw_flows *own, gw_u8 *memory, const gw_flo
     return end;
 }
 
-/* Returns whether an earlier address of a pool is the same. */
+/* Returns whether a pool lists the same address earlier. */
 static inline gw_u32 gw_pool_has_earlier(const gw_port_pool *pool, gw_u64 number)
 {
     gw_u32 found = 0;
@@ -431,8 +429,7 @@ static inline gw_u32 gw_pool_has_earlier(const gw_port_pool *pool, gw_u64 number
     return found;
 }
 
-/* Marks the bits that belong to no port as taken. An address that is listed twice has its ports
- * once. */
+/* Marks the bits without a port as taken. A repeated address provides its ports only once. */
 static inline void gw_flows_close_pools(gw_flows *own)
 {
     for (gw_u32 i = 0; i < GW_FLOWS_POOLS; i++) {

@@ -1,7 +1,6 @@
 /*
- * lpm4: a table that finds the longest matching IPv4 prefix. A diagram in kernels/ipv4/ipv4.h shows
- * its DIR-24-8 layout. An entry has 2 bytes if the table has at most 32767 rows, and 4 bytes
- * otherwise.
+ * lpm4: a table that finds the longest matching IPv4 prefix. kernels/ipv4/ipv4.h shows its DIR-24-8
+ * layout. An entry has 2 bytes if the table has at most 32767 rows, and 4 bytes otherwise.
  */
 #ifndef GODWIT_TABLES_LPM4_H
 #define GODWIT_TABLES_LPM4_H
@@ -16,8 +15,8 @@ typedef struct gw_lpm4 {
 } gw_lpm4;
 GW_STATIC_ASSERT(sizeof(gw_lpm4) == GW_TABLE_HEADER_BYTES, lpm4_size);
 
-/* Returns the index of the table row for the longest prefix of an IPv4 address, or GW_TABLE_NONE if
- * no prefix matches. */
+/* Returns the row index of an IPv4 address's longest prefix, or GW_TABLE_NONE if no prefix
+ * matches. */
 GW_LANE gw_u32 gw_lpm4_find(const GW_GLOBAL gw_u8 *image, const GW_GLOBAL gw_lpm4 *table,
                             gw_u32 address)
 {
@@ -31,8 +30,8 @@ GW_LANE gw_u32 gw_lpm4_find(const GW_GLOBAL gw_u8 *image, const GW_GLOBAL gw_lpm
             GW_EXPENSIVE(&tbl8[index]);
             entry = tbl8[index];
         }
-        /* The value 0x7fff (no row) becomes 0xffffffff without a branch, because a branch would be
-         * mispredicted for random addresses. */
+        /* Map 0x7fff (no row) to 0xffffffff without a branch, which would be mispredicted for
+         * random addresses. */
         return entry | (0u - ((entry + 1) >> 15));
     }
     const GW_GLOBAL gw_u32 *tbl24 = (const GW_GLOBAL gw_u32 *)(image + table->tbl24_offset);

@@ -1,8 +1,8 @@
 /*
  * maglev: a table for consistent hashing (Eisenbud et al., Maglev: A Fast and Reliable Software
- * Network Load Balancer, NSDI 2016, section 3.4). Each of its 65537 entries is the index of a row.
- * There is room for two copies of the entries. To change the table, the host writes the unused copy
- * and then selects it.
+ * Network Load Balancer, NSDI 2016, section 3.4). Each of its 65537 entries is a row index. There
+ * is room for two copies of the entries. To change the table, the host writes the unused copy and
+ * then selects it.
  */
 #ifndef GODWIT_TABLES_MAGLEV_H
 #define GODWIT_TABLES_MAGLEV_H
@@ -16,7 +16,7 @@ typedef struct gw_maglev {
 } gw_maglev;
 GW_STATIC_ASSERT(sizeof(gw_maglev) == GW_TABLE_HEADER_BYTES, maglev_size);
 
-/* Returns the index of the row that a hash selects, or GW_TABLE_NONE if the table has no rows. */
+/* Returns the row index for a hash, or GW_TABLE_NONE if the table has no rows. */
 GW_LANE gw_u32 gw_maglev_find(const GW_GLOBAL gw_u8 *image, const GW_GLOBAL gw_maglev *table,
                               gw_u32 hash)
 {

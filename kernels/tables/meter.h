@@ -1,7 +1,7 @@
 /*
- * meter: rates of packets, by fields of their five-tuple. The worker that owns the packets of an
- * entry fills and empties its token buckets in the order of arrival (RFC 2697, color-blind mode).
- * It passes the color of each packet as the parameter of the kernel.
+ * meter: packet rates by five-tuple fields. The worker that owns an entry's packets fills and
+ * empties its token buckets in the order of arrival (RFC 2697, color-blind mode). The kernel
+ * receives each packet's color as its parameter.
  */
 #ifndef GODWIT_TABLES_METER_H
 #define GODWIT_TABLES_METER_H

@@ -1,6 +1,6 @@
 /*
  * strings: byte strings that are searched in a payload, as an Aho-Corasick automaton over byte
- * classes. A block has the layout of the tables of dpi (dpi/dpi.h):
+ * classes. A block has the same layout as the table image of dpi (dpi/dpi.h):
  *
  *   0         64                 320                         matches_offset
  *   | header  | 256 * gw_u8      | states * classes * gw_u32 | match_states * 8      |
@@ -41,7 +41,7 @@ typedef struct gw_strings_match {
 GW_STATIC_ASSERT(sizeof(gw_strings_match) == 8, strings_match_size);
 
 /* Returns the number of occurrences of all patterns in `length` bytes. `first` receives the number
- * of the pattern that ends first, and stays unchanged if there is none. */
+ * of the pattern that ends first. It stays unchanged if there is none. */
 GW_LANE gw_u32 gw_strings_search(const GW_GLOBAL gw_u8 *image, const GW_GLOBAL gw_strings *table,
                                  const GW_GLOBAL gw_u8 *bytes, gw_u32 length, gw_u32 *first)
 {

@@ -1,8 +1,8 @@
 /*
- * Tables that Godwit builds from a declaration. For each shape of table, one header defines the
- * layout and the lookup. A source text includes only the shapes that its functions use. The header
- * of a table has 128 bytes. It is part of the header of all tables of the function, and offsets
- * count from the first byte of these tables.
+ * Tables that Godwit builds from a declaration. For each table shape, one header defines the layout
+ * and the lookup. A source text includes only the shapes that its functions use. The header of a
+ * table has 128 bytes. It is part of the function's image header, and offsets count from the first
+ * byte of the image.
  *
  * The rows of all shapes except exact are stored once: entries of a table with equal rows refer to
  * the same row. A row does not change while an entry refers to it. A change writes a new row and

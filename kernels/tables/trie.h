@@ -16,8 +16,8 @@
  * a bucket may precede each node. */
 #define GW_LPM6_LEVELS 40u
 
-/* A bucket divides the possible keys into intervals. The element values[i] belongs to the interval
- * that begins at keys[i - 1] and ends before keys[i]. */
+/* Bucket that divides the possible keys into intervals. values[i] belongs to the interval that
+ * begins at keys[i - 1] and ends before keys[i]. */
 typedef struct gw_lpm6_bucket {
     gw_u64 keys[GW_LPM6_KEYS];
     gw_u32 values[GW_LPM6_KEYS + 1];

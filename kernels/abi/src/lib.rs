@@ -1,7 +1,7 @@
 //! Structs that the host and the kernels share. This file is the Rust version of `abi.h`.
 //!
-//! Both files assert every size and offset. A test in `godwit-kernels` compares them with the
-//! layout that the C compiler chooses. All fields are little-endian.
+//! Both files assert every size and offset. A test in `godwit-kernels` compares both with the C
+//! compiler's layout. All fields are little-endian.
 #![forbid(unsafe_code)]
 
 use core::mem::{offset_of, size_of};
@@ -121,13 +121,11 @@ pub struct Bin {
     pub instance: u16,
     /// Length of the longest frame, in bytes.
     pub length_bytes: u16,
-    /// Class of frame lengths that contains all frames of the batch.
+    /// Length class of all frames in the batch.
     pub length_class: u16,
-    /// Row of the configured function in the table of next functions. The table gives the next
-    /// function of each packet.
+    /// Row in the function's next-function table. Each packet class has one row.
     pub row: u8,
-    /// Flags [`PART_MORE`] and [`PART_REST`], for a batch whose packets need several kinds of
-    /// processing.
+    /// Flags [`PART_MORE`] and [`PART_REST`] of a batch with several parts.
     pub part: u8,
 }
 
@@ -138,20 +136,19 @@ pub const PART_MORE: u8 = 1;
 /// the same batch. The same work-group runs both parts.
 pub const PART_REST: u8 = 2;
 
-/// Header of the function chain on a device (`gw_chain`). With this chain, the device runs several
+/// Header of the function chain on a device (`gw_chain`). With a chain, the device runs several
 /// functions one after another without the host.
 ///
-/// One [`ChainStage`] per configured function follows the header. The last part is a table of
-/// `u32`, which gives the next function of a packet by its last function, its class and its
-/// verdict.
+/// One [`ChainStage`] per configured function follows the header. A table of `u32` follows these.
+/// It maps a packet's last function, class and verdict to the next function.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Chain {
-    /// Number of rows per configured function in the table of next functions. Each class of packets
-    /// has a row. The value is 0 if the device runs only one function at a time.
+    /// Rows per configured function in the next-function table, one per packet class. The value is
+    /// 0 if the device runs only one function at a time.
     pub rows: u32,
-    /// Number of columns in the table of next functions. Each verdict has a column. Packets with a
-    /// higher verdict return to the host.
+    /// Columns of the next-function table, one per verdict. Packets with a higher verdict return to
+    /// the host.
     pub verdicts: u32,
     /// Number of configured functions.
     pub instances: u32,
@@ -159,8 +156,8 @@ pub struct Chain {
     pub reserved: [u32; 13],
 }
 
-/// Kernel and kind of processing with which a device runs a configured function, for packets from
-/// another function on the device (`gw_chain_stage`).
+/// How a device runs a configured function on packets that come from another function on the device
+/// (`gw_chain_stage`).
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ChainStage {
@@ -170,7 +167,7 @@ pub struct ChainStage {
     pub variant: u32,
 }
 
-/// Value for packets that have no next function on a device (`GW_HOP_NONE`).
+/// Value for a packet that has no next function on the device (`GW_HOP_NONE`).
 ///
 /// In any other value, bits 0 to 15 hold the index of the next function. Bits 16 to 31 hold its
 /// rank in the order of execution. Functions with lower ranks run first.
@@ -180,13 +177,13 @@ pub const HOP_NONE: u32 = u32::MAX;
 /// The trail tells the host which path a packet took. Each byte holds a verdict that led to a next
 /// function. The first verdict is in the lowest byte, and unused bytes are 0xff.
 pub const TRAIL_NONE: u32 = u32::MAX;
-/// Maximum number of transitions between functions that a packet makes on a device (`GW_HOPS_MAX`).
+/// Maximum number of function transitions per packet on a device (`GW_HOPS_MAX`).
 pub const HOPS_MAX: usize = 4;
-/// Memory per packet that a work-group needs to run several functions, in bytes
+/// Scratch memory per packet, in bytes, that a work-group needs to run a function chain
 /// (`GW_CHAIN_SCRATCH_BYTES`).
 ///
-/// It holds the packets that continue to a next function on the device. The number of packets is a
-/// multiple of [`MAILBOX_SLOT_PACKETS`]. The host fills the memory with zeros once.
+/// The memory holds packets that continue to a next function on the device. The packet count is a
+/// multiple of [`MAILBOX_SLOT_PACKETS`]. The host zeroes the memory once.
 pub const CHAIN_SCRATCH_PACKET_BYTES: usize = 40;
 
 /// Header of the queue through which the host gives batches of packets to one persistent work-group
@@ -194,19 +191,20 @@ pub const CHAIN_SCRATCH_PACKET_BYTES: usize = 40;
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Mailbox {
-    /// Number of slots that the host has filled, modulo 2^32. The host writes it.
+    /// Number of slots that the host has filled, modulo 2^32. The host writes this field.
     pub posted: u32,
-    /// Stop request of the host. If it is not 0, the work-group ends after the last filled slot.
+    /// Stop request from the host. If it is not 0, the work-group ends after the last filled slot.
     pub stop: u32,
-    /// Address range of the packet buffers in the slot that the host filled last ([`extent`]). The
-    /// host writes it.
+    /// Address range of the packet buffers in the newest slot ([`extent`]). The host writes this
+    /// field.
     pub extent: u64,
     /// Must be 0.
     pub reserved_host: [u32; 12],
-    /// Number of slots that the work-group has processed, modulo 2^32. The work-group writes it.
+    /// Number of slots that the work-group has processed, modulo 2^32. The work-group writes this
+    /// field.
     pub finished: u32,
-    /// State of the work-group, which is first [`MAILBOX_POLLING`] and then [`MAILBOX_ENDED`]. The
-    /// work-group writes it.
+    /// State of the work-group: first [`MAILBOX_POLLING`], then [`MAILBOX_ENDED`]. The work-group
+    /// writes this field.
     pub running: u32,
     /// Must be 0.
     pub reserved_device: [u32; 14],
@@ -216,9 +214,9 @@ pub struct Mailbox {
 /// (`GW_EXTENT_UNITS_MAX`).
 pub const EXTENT_UNITS_MAX: u32 = 192;
 
-/// Returns the address range of the packet buffers of a batch, for [`Mailbox::extent`].
+/// Returns the address range of the packet buffers in a batch, for [`Mailbox::extent`].
 ///
-/// If the buffers are not contiguous in the order of `descriptors`, the length of the range is 0.
+/// The range has length 0 if the buffers are not contiguous or not in the order of `descriptors`.
 /// `posted` is the value of [`Mailbox::posted`] after the host has posted the batch.
 pub fn extent(descriptors: &[Descriptor], posted: u32) -> u64 {
     let tag = u64::from(posted as u16) << 48;
@@ -317,8 +315,6 @@ mod tests {
         let tag = 7_u64 << 48;
         let side_by_side = [buffer(1000, 2), buffer(1002, 3), buffer(1005, 2)];
         assert_eq!(extent(&side_by_side, 0x1_0007), tag | 7 << 32 | 1000);
-        // The range has length 0 if the packet buffers have a gap, are in the wrong order, or are
-        // one unit too long. The upper bits still hold `posted`.
         assert_eq!(extent(&[side_by_side[0], side_by_side[2]], 7), tag);
         assert_eq!(extent(&[side_by_side[1], side_by_side[0]], 7), tag);
         let large: Vec<_> = (0..9).map(|at| buffer(24 * at, 24)).collect();

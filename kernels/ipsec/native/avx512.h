@@ -28,7 +28,7 @@
 #define GW_AVX512_IN_ORDER(value) __asm__("" : "+v"(value))
 
 /* Byte ranges of sixteen packets, one per SIMD lane. Unused lanes repeat the range of a used lane.
- * This is harmless, because each step reads all its input before it writes. */
+ * The repetition is harmless, because each step reads all its input before it writes. */
 typedef struct gw_avx512_lanes {
     gw_u8 *at[GW_AVX512_LANES];
     gw_u32 bytes[GW_AVX512_LANES];
@@ -40,8 +40,8 @@ typedef struct gw_avx512_sas {
     const gw_ipsec_sa *sa[GW_AVX512_LANES] __attribute__((aligned(64)));
 } gw_avx512_sas;
 
-/* Transposes four registers with 64 bytes of one packet each to four registers with one 16-byte
- * block of each packet. The function is its own inverse. */
+/* Transposes registers that each hold 64 bytes of one packet to registers that each hold one
+ * 16-byte block of each packet. The function is its own inverse. */
 GW_AVX512 void gw_avx512_transpose(__m512i *a, __m512i *b, __m512i *c, __m512i *d)
 {
     const __m512i ab_low = _mm512_shuffle_i32x4(*a, *b, 0x44);
@@ -54,8 +54,8 @@ GW_AVX512 void gw_avx512_transpose(__m512i *a, __m512i *b, __m512i *c, __m512i *
     *d = _mm512_shuffle_i32x4(ab_high, cd_high, 0xdd);
 }
 
-/* Transposes four registers with 16-byte blocks of sixteen packets to registers with one word of
- * each packet. The function is its own inverse. */
+/* Transposes registers with 16-byte blocks of sixteen packets to registers with one word of each
+ * packet. The function is its own inverse. */
 GW_AVX512 void gw_avx512_words(__m512i *words, const __m512i *blocks)
 {
     const __m512i low_01 = _mm512_unpacklo_epi32(blocks[0], blocks[1]);
@@ -68,7 +68,7 @@ GW_AVX512 void gw_avx512_words(__m512i *words, const __m512i *blocks)
     words[3] = _mm512_unpackhi_epi64(high_01, high_23);
 }
 
-/* Reverses the bytes of each 32-bit word, to convert between big-endian and little-endian words. */
+/* Reverses the bytes of each 32-bit word, to convert between big-endian and little-endian. */
 GW_AVX512 __m512i gw_avx512_swap32(__m512i value)
 {
     return _mm512_shuffle_epi8(value, _mm512_broadcast_i32x4(_mm_set_epi8(
@@ -82,8 +82,7 @@ GW_AVX512 __m512i gw_avx512_swap128(__m512i value)
                                           0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15)));
 }
 
-/* Returns a mask of those bytes among the 64 bytes at `offset` that lie within a range of `bytes`
- * bytes. */
+/* Returns a mask for the 64 bytes at `offset`. It selects those within the first `bytes` bytes. */
 GW_AVX512 __mmask64 gw_avx512_mask(gw_u32 bytes, gw_u32 offset)
 {
     const gw_u32 left = bytes > offset ? bytes - offset : 0;
@@ -114,7 +113,7 @@ GW_AVX512 void gw_avx512_load_four(__m512i *b0, __m512i *b1, __m512i *b2, __m512
 }
 
 /* Prefetches 64 bytes of each of sixteen packets, two steps ahead. The hardware prefetcher of a
- * core does not follow sixteen streams. */
+ * core cannot follow sixteen streams. */
 GW_AVX512 void gw_avx512_prefetch_rows(const gw_avx512_lanes *lanes, gw_u32 offset)
 {
     GW_AVX512_UNROLL
@@ -123,7 +122,7 @@ GW_AVX512 void gw_avx512_prefetch_rows(const gw_avx512_lanes *lanes, gw_u32 offs
     }
 }
 
-/* Loads the 64 bytes at `offset` of each of sixteen packets. No packet may be shorter. */
+/* Loads the 64 bytes at `offset` of each of sixteen packets, all of which must be long enough. */
 GW_AVX512 void gw_avx512_load(__m512i blocks[4][4], const gw_avx512_lanes *lanes, gw_u32 offset)
 {
     gw_u8 *const *at = lanes->at;
@@ -164,7 +163,7 @@ GW_AVX512 void gw_avx512_store(__m512i blocks[4][4], const gw_avx512_lanes *lane
     }
 }
 
-/* Loads the 64 bytes at `offset` of each of sixteen packets. Bytes after the end of a packet are
+/* Loads the 64 bytes at `offset` of each of sixteen packets. Bytes after the end of a packet become
  * zero. They are not accessed, because even a masked load would be slow at an unmapped address. */
 GW_AVX512 void gw_avx512_load_partial(__m512i blocks[4][4], const gw_avx512_lanes *lanes,
                                       gw_u32 offset)

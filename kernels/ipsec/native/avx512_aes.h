@@ -11,8 +11,8 @@
 #define GW_AVX512_CBC_DECRYPT 2u
 #define GW_AVX512_CTR         3u
 
-/* AES round keys of sixteen packets. AES-256 has 14 rounds and needs 15 round keys. A cache line of
- * an SA holds four round keys. */
+/* AES round keys of sixteen packets. AES-256 needs 15 round keys, and a cache line of an SA holds
+ * four. */
 typedef struct gw_avx512_keys {
     __m512i round[16][4];
     gw_u32 rounds;
@@ -60,17 +60,15 @@ GW_AVX512 void gw_avx512_rounds(__m512i x[4], const gw_avx512_keys *keys, gw_u32
     }
 }
 
-/* Returns the first counter block of each packet (RFC 3686, section 4; SP 800-38D, section 7.1). It
- * consists of the salt, the IV before the packet's data, and the counter `first` in host byte
- * order. */
+/* Returns the first counter block of each packet (RFC 3686, section 4; SP 800-38D, section 7.1):
+ * the salt, the IV before the packet data, and the counter `first` in host byte order. */
 GW_AVX512 void gw_avx512_first_counters(__m512i counters[4], gw_u8 *const *at,
                                         const gw_avx512_sas *sas, gw_u32 first)
 {
     const gw_ipsec_sa *const *sa = sas->sa;
     GW_AVX512_UNROLL
     for (gw_u32 j = 0; j < 4; j++) {
-        /* Words 2 and 3 of each loaded block are the IV of a packet. Word 2 of an SA is its salt.
-         */
+        /* Words 2 and 3 of each loaded block are a packet's IV. Word 2 of an SA is its salt. */
         const __m512i ivs =
             gw_avx512_gather(at[j] - 16, at[j + 4] - 16, at[j + 8] - 16, at[j + 12] - 16);
         const __m512i salts = gw_avx512_gather((const gw_u8 *)sa[j], (const gw_u8 *)sa[j + 4],
@@ -92,8 +90,7 @@ GW_AVX512 __m512i gw_avx512_next_counter(__m512i counter)
     return _mm512_add_epi32(counter, _mm512_maskz_set1_epi32(0x8888, 1));
 }
 
-/* State of the encryption or decryption of sixteen packets. Each step processes 64 bytes of each
- * packet. */
+/* Cipher state of sixteen packets. Each step processes 64 bytes of each packet. */
 typedef struct gw_avx512_cipher {
     gw_avx512_lanes lanes;
     gw_avx512_keys keys;

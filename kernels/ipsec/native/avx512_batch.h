@@ -7,20 +7,19 @@
 /* Maximum number of packets in a batch. */
 #define GW_AVX512_BATCH 256u
 
-/* Number of length classes by which packets are sorted. The last class contains all longer
- * packets. */
+/* Number of length classes for sorting packets. The last class contains all longer packets. */
 #define GW_AVX512_CLASSES 128u
 
-/* Returns the length class of a frame. Without VLAN tags, IP packets in the same class have the
- * same number of 16-byte blocks. */
+/* Returns the length class of a frame. In each class, untagged IP packets have the same number of
+ * 16-byte blocks. */
 GW_AVX512 gw_u32 gw_avx512_length_class(const gw_descriptor *descriptor)
 {
     const gw_u32 length_class = (descriptor->length + 3u) / 16;
     return length_class < GW_AVX512_CLASSES ? length_class : GW_AVX512_CLASSES - 1;
 }
 
-/* Sorts a batch of packets by length class. Packets that are processed together then end together.
- * Returns 1 if all packets are in the same class and keep their order. */
+/* Sorts a packet batch by length class, so that packets that are processed together also end
+ * together. Returns 1 if all packets are in the same class and keep their order. */
 GW_AVX512 gw_u32 gw_avx512_sort(const gw_descriptor *descriptors, gw_u32 count, gw_u16 *order)
 {
     const gw_u32 first = gw_avx512_length_class(&descriptors[0]);
@@ -45,8 +44,8 @@ GW_AVX512 gw_u32 gw_avx512_sort(const gw_descriptor *descriptors, gw_u32 count, 
     return 0;
 }
 
-/* Descriptors, parameters and SAs of up to sixteen packets that are processed next. Unused SIMD
- * lanes repeat the last packet. */
+/* Descriptors, parameters and SAs of the next packets, at most sixteen. Unused SIMD lanes repeat
+ * the last packet. */
 typedef struct gw_avx512_upcoming {
     gw_u8 *frame[GW_AVX512_LANES] __attribute__((aligned(64)));
     gw_u32 index[GW_AVX512_LANES] __attribute__((aligned(64)));       /* indices in the batch */
@@ -77,9 +76,9 @@ GW_AVX512 gw_lane gw_avx512_lane(const gw_bin_call *call, gw_u32 index)
     return lane;
 }
 
-/* Prefetches the start and the SA (security association) of up to `packets` packets that are
- * processed next. Callers prefetch a few packets at a time, because many prefetches at once would
- * overload the second-level cache. */
+/* Prefetches the first bytes and the SAs (security associations) of up to `packets` upcoming
+ * packets. Callers prefetch a few packets at a time, because many prefetches at once would overload
+ * the second-level cache. */
 GW_AVX512 void gw_avx512_prefetch_upcoming(gw_avx512_batch *batch, gw_u32 packets)
 {
     gw_avx512_upcoming *upcoming = &batch->upcoming;

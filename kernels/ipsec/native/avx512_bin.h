@@ -7,16 +7,16 @@
 #include "avx512_next.h"
 #include "avx512_simple_finish.h"
 
-/* Returns whether the suite is CBC with HMAC. If all packets of a group have the same length, this
- * suite has special code. */
+/* Returns whether the suite is CBC with HMAC, which has special code for groups of equally long
+ * packets. */
 GW_AVX512 gw_u32 gw_avx512_is_cbc_hmac(gw_avx512_operation operation)
 {
     return operation.suite.cipher == GW_IPSEC_CIPHER_CBC &&
            gw_avx512_state_words(operation.suite) != 0;
 }
 
-/* Returns the number of packet states (gw_avx512_packet) that a group of simple outbound packets
- * needs. With GHASH, it is 0. With CBC and HMAC, it is 1 for packets of the same length. */
+/* Returns how many packet states (gw_avx512_packet) a group of simple outbound packets needs: none
+ * with GHASH, and one for equally long packets with CBC and HMAC. */
 GW_AVX512 gw_u32 gw_avx512_slots_needed(gw_avx512_operation operation, gw_u32 same_length,
                                         gw_u32 count)
 {
@@ -26,7 +26,7 @@ GW_AVX512 gw_u32 gw_avx512_slots_needed(gw_avx512_operation operation, gw_u32 sa
     return same_length && gw_avx512_is_cbc_hmac(operation) ? 1 : count;
 }
 
-/* Takes up to sixteen simple IPv4 packets in a tunnel from the batch as the current group. Their
+/* Moves up to sixteen simple IPv4 packets in a tunnel from the batch to the current group. Their
  * headers are already checked. */
 GW_AVX512 void gw_avx512_simple_group(gw_avx512_group *group, gw_avx512_batch *batch,
                                       const gw_avx512_simple *simple, gw_u32 count)
@@ -152,7 +152,7 @@ GW_AVX512 gw_u32 gw_avx512_fill_simple(gw_avx512_group *group, gw_avx512_batch *
     return gw_avx512_fill_inbound(group, batch, operation);
 }
 
-/* Takes the next packets from the batch and writes or checks their headers. Ends with sixteen
+/* Takes the next packets from the batch and writes or checks their headers. Stops at sixteen
  * packets that need cryptography, or at the end of the batch. */
 GW_AVX512 void gw_avx512_fill(gw_avx512_group *group, gw_avx512_batch *batch,
                               gw_avx512_operation operation)
@@ -249,10 +249,10 @@ GW_AVX512 void gw_avx512_run_groups(gw_avx512_group *to_cipher, gw_avx512_group 
 }
 
 /*
- * Processes a batch of packets in groups of sixteen. Groups with GCM or ChaCha20, and groups with
- * CBC and HMAC whose packets have the same length, do not overlap. Other groups overlap: an
- * outbound group is encrypted while the previous group is hashed, and an inbound group is hashed
- * while the previous group is decrypted.
+ * Processes a packet batch in groups of sixteen. Groups with GCM or ChaCha20, and groups of equally
+ * long packets with CBC and HMAC, do not overlap. Other groups overlap. An outbound group is
+ * encrypted while the previous group is hashed, and an inbound group is hashed while the previous
+ * group is decrypted.
  */
 GW_AVX512 void gw_avx512_batch_run(gw_avx512_batch *batch, gw_avx512_operation operation)
 {

@@ -1,7 +1,7 @@
 /*
- * CBC with HMAC for groups of sixteen packets of the same length. Most groups are of this kind,
- * because batches have many packets and are sorted by length. All packets take the same steps and
- * end together. The hash takes its words from the registers of the cipher, without a detour through
+ * CBC with HMAC for groups of sixteen equally long packets. Most groups are of this kind, because
+ * batches have many packets and are sorted by length. All packets take the same steps and end
+ * together. The hash takes its words directly from the cipher's registers, without a detour through
  * memory.
  *
  *   text    | SPI, sequence | IV | encrypted block | ... | upper sequence | 0x80... | 0.. | bits |
@@ -17,16 +17,15 @@
 #include "avx512_batch.h"
 #include "avx512_group.h"
 
-/* State of the HMAC of sixteen texts. `words` contains text that is not hashed yet: up to one hash
- * block and two more words. */
+/* HMAC state of sixteen texts. `words` contains text that is not hashed yet: up to one hash block
+ * and two more words. */
 typedef struct gw_avx512_text {
     __m512i words[18];
     __m512i state[8];
     __m512i outer[8];
 } gw_avx512_text;
 
-/* Returns whether all packets of a group have the same length and the same size of sequence number.
- */
+/* Returns whether all packets of a group have the same length and equally long sequence numbers. */
 GW_AVX512 gw_u32 gw_avx512_same_length(const gw_avx512_group *group)
 {
     const gw_avx512_packet *first = group->packets[0];
@@ -39,8 +38,8 @@ GW_AVX512 gw_u32 gw_avx512_same_length(const gw_avx512_group *group)
     return difference == 0;
 }
 
-/* Starts the HMAC of sixteen packets. Loads the HMAC states, and begins each text with the SPI and
- * the sequence number. */
+/* Starts the HMAC computation of sixteen packets. Loads the HMAC states, and begins each text with
+ * the SPI and the sequence number. */
 GW_AVX512 void gw_avx512_text_begin(gw_avx512_text *text, const gw_avx512_group *group,
                                     gw_u32 state_words)
 {
@@ -60,8 +59,8 @@ GW_AVX512 void gw_avx512_text_begin(gw_avx512_text *text, const gw_avx512_group 
     text->words[1] = _mm512_load_si512(group->sequence[1]);
 }
 
-/* Appends a 16-byte block of each packet to the texts. Block k becomes words 2 + 4k to 5 + 4k of
- * the texts. */
+/* Appends a 16-byte block of each packet to the packet's HMAC text. SPI and sequence number fill
+ * the first two words, so block k starts at word 2 + 4k. */
 GW_AVX512 void gw_avx512_text_append(gw_avx512_text *text, const __m512i blocks[4], gw_u32 k)
 {
     __m512i swapped[4];
@@ -72,9 +71,9 @@ GW_AVX512 void gw_avx512_text_append(gw_avx512_text *text, const __m512i blocks[
     gw_avx512_words(&text->words[2 + 4 * k], swapped);
 }
 
-/* Encrypts or decrypts 64 bytes of each packet, and hashes one block of each packet. The
- * instructions of cipher and hash are interleaved to hide their latency. With the mode
- * GW_AVX512_NONE, the function only hashes. */
+/* Encrypts or decrypts 64 bytes of each packet, and hashes one block of each packet. Cipher and
+ * hash instructions are interleaved to hide their latency. With the mode GW_AVX512_NONE, the
+ * function only hashes. */
 GW_AVX512 void gw_avx512_cipher_and_hash(gw_avx512_cipher *cipher, gw_avx512_text *text,
                                          gw_u32 state_words, gw_u32 mode)
 {
@@ -133,8 +132,8 @@ GW_AVX512 void gw_avx512_text_hash(gw_avx512_text *text, gw_u32 state_words)
     }
 }
 
-/* Hashes one block of each of sixteen packets. If `decrypting` is not 0, also decrypts its blocks
- * at the same time. */
+/* Hashes one block of each of sixteen packets. If `decrypting` is not 0, it decrypts that state's
+ * blocks at the same time. */
 GW_AVX512 void gw_avx512_text_hash_and_decrypt(gw_avx512_text *text, gw_avx512_cipher *decrypting,
                                                gw_u32 state_words)
 {
@@ -147,7 +146,7 @@ GW_AVX512 void gw_avx512_text_hash_and_decrypt(gw_avx512_text *text, gw_avx512_c
     }
 }
 
-/* Clears the words from index `from` to index `to` - 1 of all texts. An unrolled loop is faster
+/* Clears the words from index `from` to index `to` - 1 in all registers. An unrolled loop is faster
  * than memset for a few words. */
 GW_AVX512 void gw_avx512_text_clear(gw_avx512_text *text, gw_u32 from, gw_u32 to)
 {
@@ -159,8 +158,8 @@ GW_AVX512 void gw_avx512_text_clear(gw_avx512_text *text, gw_u32 from, gw_u32 to
     }
 }
 
-/* Hashes the last words_left words (2 to 14) of each text and then the outer block of HMAC (RFC
- * 2104). Stores the digests in text->state. If `decrypting` is not 0, also decrypts its blocks at
+/* Hashes the last words_left words (2 to 14) of each text and then HMAC's outer block (RFC 2104).
+ * Stores the digests in text->state. If `decrypting` is not 0, it decrypts that state's blocks at
  * the same time. */
 GW_AVX512 void gw_avx512_text_end(gw_avx512_text *text, const gw_avx512_group *group,
                                   gw_avx512_batch *batch, gw_u32 words_left,
@@ -233,16 +232,15 @@ static __attribute__((noinline)) void gw_avx512_cbc_hmac_cipher(gw_avx512_cipher
     }
 }
 
-/* Moves the two words after a hashed block to the start of the array, where the next block
- * begins. */
+/* Moves the two words after a hashed block to the array's start, where the next block begins. */
 GW_AVX512 void gw_avx512_text_shift(gw_avx512_text *text)
 {
     text->words[0] = text->words[16];
     text->words[1] = text->words[17];
 }
 
-/* Encrypts and authenticates sixteen packets of the same length. Each step encrypts up to four
- * blocks of each packet and hashes the blocks of the previous step. The hash starts with the IV. */
+/* Encrypts and authenticates sixteen equally long packets. Each step encrypts up to four blocks of
+ * each packet and hashes the blocks of the previous step. The hash starts with the IV. */
 static __attribute__((noinline)) void gw_avx512_cbc_hmac_encrypt(const gw_avx512_group *group,
                                                                  gw_avx512_batch *batch,
                                                                  gw_ipsec_suite suite,
@@ -305,9 +303,9 @@ static __attribute__((noinline)) void gw_avx512_cbc_hmac_encrypt(const gw_avx512
     }
 }
 
-/* Encrypts a packet again after its ICV turned out to be wrong. The packet must stay unchanged (RFC
- * 4303, section 3.4.4.1). The function computes the encryption keys, because the SA holds only the
- * decryption keys. */
+/* Encrypts a packet again after its ICV turned out to be wrong, because the packet must stay
+ * unchanged (RFC 4303, section 3.4.4.1). The function computes the encryption keys, because the SA
+ * holds only the decryption keys. */
 static __attribute__((noinline)) void gw_avx512_reencrypt(const gw_avx512_packet *packet,
                                                           gw_u32 rounds)
 {
@@ -317,8 +315,7 @@ static __attribute__((noinline)) void gw_avx512_reencrypt(const gw_avx512_packet
     for (gw_u32 i = 0; i <= rounds; i++) {
         const __m128i key = _mm_loadu_si128(inverse + rounds - i);
         /* The first and the last decryption key are encryption keys. All others are InvMixColumns
-         * of an encryption key (FIPS 197, section 5.3.5), so MixColumns restores the encryption
-         * key. */
+         * of an encryption key (FIPS 197, section 5.3.5), so MixColumns restores them. */
         const __m128i mixed = _mm_aesenc_si128(_mm_aesdeclast_si128(key, zero), zero);
         keys[i] = i == 0 || i == rounds ? key : mixed;
     }
@@ -334,8 +331,8 @@ static __attribute__((noinline)) void gw_avx512_reencrypt(const gw_avx512_packet
     }
 }
 
-/* Verifies and decrypts sixteen packets of the same length. Each step hashes up to four blocks of
- * each packet and decrypts them at the same time. The hash starts with the IV. */
+/* Verifies and decrypts sixteen equally long packets. Each step hashes up to four blocks of each
+ * packet and decrypts them at the same time. The hash starts with the IV. */
 static __attribute__((noinline)) void gw_avx512_cbc_hmac_decrypt(const gw_avx512_group *group,
                                                                  gw_avx512_batch *batch,
                                                                  gw_ipsec_suite suite,

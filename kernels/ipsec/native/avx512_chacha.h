@@ -1,4 +1,4 @@
-/* ChaCha20-Poly1305 of sixteen packets at once (RFC 7634; RFC 8439, section 2.8). Each packet is a
+/* ChaCha20-Poly1305 for sixteen packets at once (RFC 7634; RFC 8439, section 2.8). Each packet is a
  * SIMD lane. Each step encrypts or decrypts 64 bytes of each packet, and adds the four ciphertext
  * blocks to the Poly1305 sum. */
 #ifndef GODWIT_IPSEC_AVX512_CHACHA_H
@@ -7,16 +7,16 @@
 #include "avx512_batch.h"
 #include "avx512_poly.h"
 
-/* State of ChaCha20 for sixteen packets (RFC 8439, section 2.3). Each register holds one state word
- * of each packet. Word 12 is the block counter. */
+/* ChaCha20 state of sixteen packets (RFC 8439, section 2.3). Each register holds one state word of
+ * each packet. Word 12 is the block counter. */
 typedef struct gw_avx512_chacha {
     __m512i words[16];
 } gw_avx512_chacha;
 
 #define GW_AVX512_CHACHA_COUNTER 12u
 
-/* Starts ChaCha20 for sixteen packets with the counter 0. A nonce consists of the salt of the SA
- * and the IV of the packet. */
+/* Starts ChaCha20 for sixteen packets with counter 0. A nonce consists of the SA's salt and the
+ * packet's IV. */
 GW_AVX512 void gw_avx512_chacha_begin(gw_avx512_chacha *chacha, const gw_avx512_group *group)
 {
     static const gw_u32 constants[4] = {0x61707865u, 0x3320646eu, 0x79622d32u, 0x6b206574u};
@@ -24,7 +24,7 @@ GW_AVX512 void gw_avx512_chacha_begin(gw_avx512_chacha *chacha, const gw_avx512_
     __m512i ivs[4];
     gw_avx512_packet *const *packets = group->packets;
     gw_avx512_load_sa_line(line, &group->sas, 0);
-    /* Word 2 of an SA is its salt, which becomes word 13 of the ChaCha20 state. */
+    /* The salt is word 2 of an SA and becomes word 13 of the ChaCha20 state. */
     gw_avx512_words(&chacha->words[GW_AVX512_CHACHA_COUNTER - 1], line[0]);
     chacha->words[GW_AVX512_CHACHA_COUNTER] = _mm512_setzero_si512();
     gw_avx512_load_sa_line(line, &group->sas, offsetof(gw_ipsec_sa, keys) / GW_AVX512_ROW_BYTES);
@@ -52,7 +52,7 @@ GW_AVX512 void gw_avx512_chacha_begin(gw_avx512_chacha *chacha, const gw_avx512_
     x[c] = _mm512_add_epi32(x[c], x[d]);                                                           \
     x[b] = _mm512_rol_epi32(_mm512_xor_si512(x[b], x[c]), 7)
 
-/* Computes the next 64 bytes of the key stream of each packet. */
+/* Computes the next 64 key stream bytes of each packet. */
 static __attribute__((noinline)) void gw_avx512_chacha_block(gw_avx512_chacha *chacha,
                                                              __m512i stream[16])
 {
@@ -80,7 +80,7 @@ static __attribute__((noinline)) void gw_avx512_chacha_block(gw_avx512_chacha *c
 }
 
 /* Computes the additional authenticated data of sixteen packets (RFC 7634, section 2.1). Returns
- * the length of this data for each packet, in bytes. */
+ * its length for each packet, in bytes. */
 GW_AVX512 __m512i gw_avx512_chacha_front(__m512i words[4], const gw_avx512_group *group)
 {
     __mmask16 extended = 0;
@@ -98,7 +98,7 @@ GW_AVX512 __m512i gw_avx512_chacha_front(__m512i words[4], const gw_avx512_group
 }
 
 /* Encrypts or decrypts the data of sixteen packets with ChaCha20, and adds the ciphertext to the
- * Poly1305 sums. The length of each packet's data must be a multiple of 4. */
+ * Poly1305 sums. Each data length must be a multiple of 4. */
 GW_AVX512 void gw_avx512_chacha_data(gw_avx512_chacha *chacha, gw_avx512_poly *poly,
                                      const gw_avx512_lanes *lanes, gw_avx512_batch *batch,
                                      __m512i bytes, gw_u32 outbound)
@@ -146,7 +146,7 @@ GW_AVX512 void gw_avx512_chacha_data(gw_avx512_chacha *chacha, gw_avx512_poly *p
     }
 }
 
-/* Processes a group of sixteen packets with ChaCha20-Poly1305. Outbound packets are encrypted and
+/* Processes sixteen packets with ChaCha20-Poly1305. Outbound packets are encrypted and
  * authenticated, and inbound packets are verified and decrypted. */
 static __attribute__((noinline)) void
 gw_avx512_chacha_group(gw_avx512_group *group, gw_avx512_batch *batch, gw_u32 outbound)

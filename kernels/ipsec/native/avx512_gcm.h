@@ -1,16 +1,16 @@
 /*
- * AES-GCM and AES-GMAC (SP 800-38D) of ESP packets, with four blocks of a packet per register. The
- * elements of GHASH have the representation of dialect/ghash.h. A packet is divided into rows of
- * four blocks (64 bytes):
+ * AES-GCM and AES-GMAC (SP 800-38D) for ESP packets, with four blocks of a packet per register.
+ * GHASH elements have the representation of dialect/ghash.h. A packet is divided into rows of four
+ * blocks (64 bytes):
  *
  *   first row   | 0 ...    | front      | data      | data      |   front: SPI and sequence number,
  *   other rows  | data     | data       | data      | data      |   for GMAC also the IV
  *   last row    | data     | data       | data, 0   | lengths   |
  *
- * The last row ends with the lengths. If a row is not full, zero blocks before the front fill it,
- * which do not change the sum. The powers of the hash key H thus have the same order for every
- * packet length. The first counter block, whose encryption masks the tag, is at the position of the
- * front. The other counter blocks are at the positions of the data.
+ * The last row ends with the lengths. If the blocks do not fill the rows, zero blocks come before
+ * the front. They do not change the sum. The powers of the hash key H thus have the same order for
+ * every packet length. The encryption of the first counter block masks the tag. This counter block
+ * is at the position of the front, and the others are at the positions of the data.
  *
  * The sums of four packets are combined in one register before the final reduction.
  */
@@ -23,16 +23,16 @@
 #define GW_GCM_BLOCK 16u
 /* Maximum number of blocks per packet for which the GCM counter fits into one byte. */
 #define GW_GCM_BYTE_COUNTER_BLOCKS 255u
-/* Number of words in the round keys of AES-128. In an SA, the powers 5 to 8 of the hash key H
- * follow these round keys. */
+/* Number of words in the AES-128 round keys. In an SA, the powers 5 to 8 of the hash key H follow
+ * these round keys. */
 #define GW_GCM_KEY_WORDS_128 44u
 /* Operations of GCM on packets. */
 #define GW_GCM_ENCRYPT 0u
 #define GW_GCM_DECRYPT 1u
 #define GW_GCM_GMAC    2u /* in both directions */
 
-/* Values that depend only on the length of a packet and the size of its sequence number. Similar
- * packets share these values. */
+/* Values that depend only on a packet's length and the size of its sequence number. Similar packets
+ * share these values. */
 typedef struct gw_gcm_shape {
     __m512i counters;     /* counters of the first row, big-endian */
     __m512i lengths;      /* lengths in the last row, otherwise zeros */
@@ -55,8 +55,7 @@ typedef struct gw_gcm {
     __m512i eighth;
 } gw_gcm;
 
-/* Product of GHASH elements before its reduction. Its value is low + middle * x^64 + high * x^128.
- */
+/* Unreduced product of two GHASH elements: low + middle * x^64 + high * x^128. */
 typedef struct gw_gcm_product {
     __m512i low;
     __m512i middle;
@@ -83,8 +82,8 @@ GW_AVX512 gw_gcm_product gw_gcm_expand_add(gw_gcm_product sum, __m512i x, __m512
     return sum;
 }
 
-/* Reduces four GHASH products at once, as gw_ghash_reduce does. The middle part is added between
- * the two steps of the reduction. */
+/* Reduces four GHASH products at once, like gw_ghash_reduce. The middle part is added between the
+ * two reduction steps. */
 GW_AVX512 __m512i gw_gcm_reduce(gw_gcm_product product)
 {
     const __m512i polynomial = _mm512_set1_epi64((long long)0xc200000000000000ull);
@@ -95,8 +94,7 @@ GW_AVX512 __m512i gw_gcm_reduce(gw_gcm_product product)
                                      _mm512_clmulepi64_epi128(middle, polynomial, 0x00), 0x96);
 }
 
-/* Converts a mask of 32-bit words to a mask of bytes in reverse order. GHASH elements contain the
- * bytes of a block in reverse order. */
+/* Converts a mask of 32-bit words to a mask of bytes in reverse order, as in GHASH elements. */
 GW_AVX512 __m512i gw_gcm_swapped_mask(__mmask16 words)
 {
     return gw_avx512_swap128(_mm512_maskz_set1_epi32(words, -1));
@@ -160,7 +158,7 @@ GW_AVX512 __m512i gw_gcm_high(const gw_ipsec_sa *sa, gw_u32 rounds)
     return _mm512_shuffle_i64x2(powers, powers, 0x1b);
 }
 
-/* Starts GCM for a packet. Loads the round keys and the powers of the hash key H, and sets the
+/* Starts GCM for a packet. Loads the round keys and the powers of the hash key H, and builds the
  * first counter blocks from salt, IV and counter (RFC 4106, section 4). */
 GW_AVX512 void gw_gcm_begin(gw_gcm *gcm, const gw_gcm_shape *shape, const gw_ipsec_sa *sa,
                             const gw_u8 *data, gw_u32 rounds)
@@ -184,7 +182,7 @@ GW_AVX512 void gw_gcm_begin(gw_gcm *gcm, const gw_gcm_shape *shape, const gw_ips
     gcm->counter = _mm512_ternarylogic_epi64(gcm->counter, salt, is_salt, GW_GCM_XOR_SELECTED);
 }
 
-/* Encrypts the next four counter blocks with AES. last_key is the last round key XOR the data, so
+/* Encrypts the next four counter blocks with AES. `last_key` is the last round key XOR the data, so
  * the result is already the encrypted or decrypted data. */
 GW_AVX512 __m512i gw_gcm_stream(gw_gcm *gcm, __m512i last_key, gw_u32 rounds, gw_u32 many_blocks)
 {
@@ -200,7 +198,7 @@ GW_AVX512 __m512i gw_gcm_stream(gw_gcm *gcm, __m512i last_key, gw_u32 rounds, gw
     return _mm512_aesenclast_epi128(x, last_key);
 }
 
-/* Returns the encrypted first counter block of a packet, which is added to the GMAC tag. */
+/* Returns a packet's encrypted first counter block, which is added to the GMAC tag. */
 GW_AVX512 __m512i gw_gcm_mask(const gw_gcm *gcm, const gw_gcm_shape *shape, gw_u32 rounds)
 {
     __m512i x = _mm512_xor_si512(gcm->counter, gcm->round[0]);
@@ -212,9 +210,8 @@ GW_AVX512 __m512i gw_gcm_mask(const gw_gcm *gcm, const gw_gcm_shape *shape, gw_u
     return _mm512_and_si512(shape->front, gw_avx512_swap128(x));
 }
 
-/* Encrypts or decrypts the first 64 bytes of a packet. Stores the encrypted first counter block,
- * which is later added to the tag, in `mask`. Returns the blocks to authenticate, with the bytes of
- * each block reversed. */
+/* Encrypts or decrypts the first 64 bytes of a packet. `mask` receives the encrypted first counter
+ * block for the tag. Returns the blocks to authenticate, each with reversed bytes. */
 GW_AVX512 __m512i gw_gcm_first(gw_gcm *gcm, const gw_gcm_shape *shape, gw_u8 *text,
                                const gw_u32 front[4], __m512i *mask, gw_u32 rounds, gw_u32 mode,
                                gw_u32 many_blocks)
@@ -234,7 +231,7 @@ GW_AVX512 __m512i gw_gcm_first(gw_gcm *gcm, const gw_gcm_shape *shape, gw_u8 *te
                                      GW_GCM_XOR_SELECTED);
 }
 
-/* Encrypts or decrypts four blocks of data. Returns the ciphertext with the bytes of each block
+/* Encrypts or decrypts four data blocks. Returns the ciphertext, with the bytes of each block
  * reversed. */
 GW_AVX512 __m512i gw_gcm_whole(gw_gcm *gcm, gw_u8 *text, gw_u32 rounds, gw_u32 mode,
                                gw_u32 many_blocks)
@@ -250,7 +247,7 @@ GW_AVX512 __m512i gw_gcm_whole(gw_gcm *gcm, gw_u8 *text, gw_u32 rounds, gw_u32 m
 }
 
 /* Encrypts or decrypts the last 1 to 64 bytes of a packet with more than 64 bytes. Returns the
- * ciphertext and the block with the lengths, with the bytes of each block reversed. */
+ * ciphertext and the block with the lengths, each block with reversed bytes. */
 GW_AVX512 __m512i gw_gcm_last(gw_gcm *gcm, const gw_gcm_shape *shape, gw_u8 *text, gw_u32 rounds,
                               gw_u32 mode, gw_u32 many_blocks)
 {
@@ -265,7 +262,7 @@ GW_AVX512 __m512i gw_gcm_last(gw_gcm *gcm, const gw_gcm_shape *shape, gw_u8 *tex
     return _mm512_mask_mov_epi8(shape->lengths, shape->last_bytes, gw_avx512_swap128(wire));
 }
 
-/* State of a packet after its encryption or decryption with GCM, for computing the tag. */
+/* Intermediate result of a packet whose data GCM has processed and whose tag is missing. */
 typedef struct gw_gcm_rest {
     __m512i sum;  /* sum of all rows but the last */
     __m512i last; /* the last row */
@@ -282,8 +279,8 @@ GW_AVX512 __m512i gw_gcm_add_two(const gw_gcm *gcm, __m512i sum, __m512i first, 
 }
 
 /* Encrypts or decrypts a packet with GCM. `front` is the first authenticated block (RFC 4106,
- * section 5). `rows` is the number of 64-byte parts of the packet, which is a constant for some
- * callers. */
+ * section 5). `rows` is the number of 64-byte parts of the packet, which some callers pass as a
+ * constant. */
 GW_AVX512 gw_gcm_rest gw_gcm_packet(const gw_gcm_shape *shape, const gw_ipsec_sa *sa, gw_u8 *data,
                                     const gw_u32 front[4], gw_u32 rounds, gw_u32 mode,
                                     gw_u32 many_blocks, gw_u32 rows)
@@ -324,8 +321,7 @@ GW_AVX512 gw_gcm_rest gw_gcm_packet(const gw_gcm_shape *shape, const gw_ipsec_sa
     return rest;
 }
 
-/* Returns the tag of a packet as four unreduced GHASH products. The tag is the reduced sum of these
- * products. */
+/* Returns a packet's tag as four unreduced GHASH products, whose reduced sum is the tag. */
 GW_AVX512 gw_gcm_product gw_gcm_end(const gw_gcm_rest *rest, gw_u32 rounds)
 {
     gw_gcm_product product = gw_gcm_expand_add(gw_gcm_expand(rest->last, gw_gcm_low(rest->sa)),
@@ -334,8 +330,8 @@ GW_AVX512 gw_gcm_product gw_gcm_end(const gw_gcm_rest *rest, gw_u32 rounds)
     return product;
 }
 
-/* Computes the XOR of the four blocks of each register. Returns the results for a, b, c and d in
- * one register. */
+/* Computes the XOR of the four blocks in each register. Returns the four results in one
+ * register. */
 GW_AVX512 __m512i gw_gcm_gather(__m512i a, __m512i b, __m512i c, __m512i d)
 {
     const __m512i halves_ab =

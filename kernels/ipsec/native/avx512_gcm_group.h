@@ -1,5 +1,5 @@
-/* Processes a group of up to sixteen packets with AES-GCM (RFC 4106) or AES-GMAC (RFC 4543), four
- * packets at a time. */
+/* Processes up to sixteen packets with AES-GCM (RFC 4106) or AES-GMAC (RFC 4543), four packets at a
+ * time. */
 #ifndef GODWIT_IPSEC_AVX512_GCM_GROUP_H
 #define GODWIT_IPSEC_AVX512_GCM_GROUP_H
 
@@ -37,8 +37,8 @@ GW_AVX512 void gw_gcm_fronts_of(gw_gcm_fronts *fronts, const gw_avx512_group *gr
     }
 }
 
-/* Computes the GMAC tag of a packet with an extended sequence number. The upper half of the
- * sequence number is not in the packet, so the authenticated text is not contiguous. */
+/* Computes the GMAC tag of a packet with an extended sequence number. The packet lacks the upper
+ * half of this number, so the authenticated text is not contiguous. */
 static __attribute__((noinline)) gw_gcm_product gw_gmac_extended(const gw_avx512_group *group,
                                                                  gw_u32 i, gw_u32 rounds)
 {
@@ -56,11 +56,11 @@ static __attribute__((noinline)) gw_gcm_product gw_gmac_extended(const gw_avx512
     return product;
 }
 
-/* Function that encrypts or decrypts a packet with more than GW_GCM_BYTE_COUNTER_BLOCKS blocks. */
+/* Encrypts or decrypts a packet with more than GW_GCM_BYTE_COUNTER_BLOCKS blocks. */
 typedef gw_gcm_product gw_gcm_many_blocks(const gw_gcm_shape *, const gw_ipsec_sa *, gw_u8 *data,
                                           const gw_u32 front[4]);
 
-/* Returns a number that is the same for packets with equal lengths and equally long sequence
+/* Returns a number that is equal for packets with equal lengths and equally long sequence
  * numbers. */
 GW_AVX512 gw_u32 gw_gcm_shape_id(const gw_avx512_group *group, gw_u32 i)
 {
@@ -78,7 +78,6 @@ GW_AVX512 gw_u32 gw_gcm_same_shape(gw_gcm_shape shape, const gw_avx512_group *gr
     gw_gcm_rest rest = gw_gcm_packet(&shape, group->sas.sa[i], group->data[i], fronts->words[i],
                                      rounds, mode, 0, rows);
     for (i++; i < end && gw_gcm_shape_id(group, i) == shape.id; i++) {
-        /* The GHASH sum of the previous packet is completed while this packet is encrypted. */
         const gw_gcm_rest next = gw_gcm_packet(&shape, group->sas.sa[i], group->data[i],
                                                fronts->words[i], rounds, mode, 0, rows);
         *products++ = gw_gcm_end(&rest, rounds);
@@ -116,8 +115,7 @@ GW_AVX512 void gw_gcm_packets(gw_gcm_shape *shape, const gw_avx512_group *group,
     }
 }
 
-/* Returns a mask of the words that contain the ICVs of up to four packets, from packet `first`
- * on. */
+/* Returns a mask of the ICV words of up to four packets, from packet `first` on. */
 GW_AVX512 __mmask16 gw_gcm_icv_mask(const gw_avx512_group *group, gw_u32 first, gw_u32 count)
 {
     gw_u32 mask = 0;
@@ -162,8 +160,8 @@ GW_AVX512 __mmask16 gw_gcm_tags_wrong(const gw_avx512_group *group, gw_u32 first
     return _mm512_mask_cmpneq_epi32_mask(mask, received, tags);
 }
 
-/* Processes a group of up to sixteen packets with GCM or GMAC. Returns a mask of the packets with
- * wrong ICVs. `shape` is computed again only if the packet length changes. */
+/* Processes up to sixteen packets with GCM or GMAC. Returns a mask of the packets with wrong ICVs.
+ * `shape` is computed again only if the packet length changes. */
 GW_AVX512 gw_u32 gw_gcm_group(const gw_avx512_group *group, gw_avx512_batch *batch,
                               gw_gcm_shape *shape, gw_u32 rounds, gw_u32 mode, gw_u32 outbound,
                               gw_gcm_many_blocks *many_blocks)
@@ -230,8 +228,8 @@ GW_GCM_FUNCTIONS(14, 256)
 
 typedef gw_u32 gw_gcm_function(const gw_avx512_group *, gw_avx512_batch *, gw_gcm_shape *);
 
-/* Processes a group of up to sixteen packets with the function for their suite and direction.
- * Returns a mask of the packets with wrong ICVs. */
+/* Processes up to sixteen packets with the function for their suite and direction. Returns a mask
+ * of the packets with wrong ICVs. */
 GW_AVX512 gw_u32 gw_gcm_run_group(const gw_avx512_group *group, gw_avx512_batch *batch,
                                   gw_gcm_shape *shape, gw_ipsec_suite suite, gw_u32 outbound)
 {

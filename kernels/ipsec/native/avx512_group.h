@@ -6,8 +6,7 @@
 #include "avx512_run.h"
 
 /*
- * A group of up to sixteen packets that are processed together. Unused SIMD lanes repeat the last
- * packet.
+ * Up to sixteen packets that are processed together. Unused SIMD lanes repeat the last packet.
  *
  * The array `slots` contains the state of each packet. It may be incomplete if all packets are
  * simple IPv4 packets in a tunnel, because the other arrays then suffice.
@@ -35,8 +34,8 @@ typedef struct gw_avx512_group {
     gw_u32 ecn[GW_AVX512_LANES] __attribute__((aligned(64)));         /* ECN of the outer header */
 } gw_avx512_group;
 
-/* Sets the pointers to the packets, SAs and data of a group from the packet states in `slots`. The
- * group must contain at least one packet. */
+/* Sets a group's pointers to packets, SAs and data from the packet states in `slots`. The group
+ * must contain at least one packet. */
 GW_AVX512 void gw_avx512_group_link(gw_avx512_group *group)
 {
     for (gw_u32 i = 0; i < GW_AVX512_LANES; i++) {
@@ -47,7 +46,7 @@ GW_AVX512 void gw_avx512_group_link(gw_avx512_group *group)
     group->icv_bytes = 0;
 }
 
-/* Copies the SPI, sequence number and length of each packet of a group into arrays. */
+/* Copies the SPIs, sequence numbers and lengths of a group's packets into arrays. */
 GW_AVX512 void gw_avx512_group_gather(gw_avx512_group *group)
 {
     gw_u32 extended = 0;
@@ -70,13 +69,14 @@ GW_AVX512 gw_u32 gw_avx512_mode(gw_ipsec_suite suite, gw_u32 outbound)
     return suite.cipher == GW_IPSEC_CIPHER_CTR ? GW_AVX512_CTR : GW_AVX512_NONE;
 }
 
-/* Returns the number of state words of the suite's hash (SHA-1 or SHA-256), or 0 without a hash. */
+/* Returns the number of state words of the suite's hash (SHA-1 or SHA-256). Returns 0 without a
+ * hash. */
 GW_AVX512 gw_u32 gw_avx512_state_words(gw_ipsec_suite suite)
 {
     return suite.auth == GW_IPSEC_AUTH_SHA1 ? 5 : (suite.auth == GW_IPSEC_AUTH_SHA256 ? 8 : 0);
 }
 
-/* Sets the byte range of each of sixteen packets: its data and front_bytes bytes before the data.
+/* Sets the byte range of each of sixteen packets: the packet data and front_bytes bytes before it.
  * For a packet that is not authentic, the range is empty. */
 GW_AVX512 void gw_avx512_group_lanes(gw_avx512_lanes *lanes, const gw_avx512_group *group,
                                      gw_u32 front_bytes)
@@ -93,8 +93,8 @@ GW_AVX512 void gw_avx512_group_lanes(gw_avx512_lanes *lanes, const gw_avx512_gro
     }
 }
 
-/* Prepares the encryption or decryption of sixteen packets. For outbound CBC packets, the data
- * starts with a nonce, whose encryption is the IV. */
+/* Prepares the encryption or decryption of sixteen packets. The data of outbound CBC packets starts
+ * with a nonce, whose encryption is the IV. */
 static __attribute__((noinline)) void gw_avx512_group_cipher(gw_avx512_cipher *cipher,
                                                              const gw_avx512_group *group,
                                                              gw_ipsec_suite suite, gw_u32 mode)
@@ -127,8 +127,7 @@ gw_avx512_group_hash(gw_avx512_hash *hash, const gw_avx512_group *group, gw_u32 
     gw_avx512_hash_begin(hash, &group->sas, state_words);
 }
 
-/* Stores the ICVs of sixteen outbound packets, or compares the ICVs of inbound packets with the
- * computed tags. */
+/* Stores the ICVs of sixteen outbound packets, or compares inbound ICVs with the computed tags. */
 GW_AVX512 void gw_avx512_apply_tags(const gw_ipsec_tag tags[GW_AVX512_LANES],
                                     gw_avx512_group *group, gw_ipsec_suite suite, gw_u32 outbound)
 {

@@ -1,6 +1,6 @@
-/* HMAC of sixteen packets at once (RFC 2104). The computation starts with the hash states after the
- * key blocks, which an SA holds. Each SIMD lane first hashes the complete blocks of its text, then
- * the padded end, and then the outer block. Lanes with short texts finish early. */
+/* HMAC for sixteen packets at once (RFC 2104). The computation starts from the hash states after
+ * the key blocks, which an SA holds. Each SIMD lane first hashes the complete blocks of its text,
+ * then the padded end, and then the outer block. Lanes with short texts finish early. */
 #ifndef GODWIT_IPSEC_AVX512_HMAC_H
 #define GODWIT_IPSEC_AVX512_HMAC_H
 
@@ -75,8 +75,8 @@ GW_AVX512 void gw_avx512_hash_lane(gw_avx512_hash *hash, gw_u32 i, gw_u8 *text, 
                      bytes % GW_AVX512_ROW_BYTES, suffix, suffix_bytes);
 }
 
-/* Starts the HMAC computation of sixteen packets after all texts are set. state_words is 5 for
- * SHA-1 and 8 for SHA-256. */
+/* Starts the HMAC computation of sixteen packets with complete texts. state_words is 5 for SHA-1
+ * and 8 for SHA-256. */
 GW_AVX512 void gw_avx512_hash_begin(gw_avx512_hash *hash, const gw_avx512_sas *sas,
                                     gw_u32 state_words)
 {
@@ -96,7 +96,7 @@ GW_AVX512 void gw_avx512_hash_begin(gw_avx512_hash *hash, const gw_avx512_sas *s
     hash->steps = 1 + (gw_u32)_mm512_reduce_max_epu32(_mm512_load_si512(hash->total));
 }
 
-/* Loads the next hash block of each of sixteen texts. Returns a mask of the texts that have such a
+/* Loads the next hash block of each of sixteen texts. Returns a mask of the texts that have another
  * block. */
 GW_AVX512 __mmask16 gw_avx512_hash_words(gw_avx512_hash *hash, __m512i *w, gw_u32 state_words)
 {
@@ -154,7 +154,6 @@ GW_AVX512 void gw_avx512_hash_add(gw_avx512_hash *hash, const __m512i *v, __mmas
 /* Stores the first four words of each packet's digest as its authentication tag. */
 GW_AVX512 void gw_avx512_hash_tags(const gw_avx512_hash *hash, gw_ipsec_tag tags[GW_AVX512_LANES])
 {
-    /* gw_avx512_words is its own inverse, so this call transposes words to blocks. */
     __m512i blocks[4];
     gw_avx512_words(blocks, hash->state);
     gw_avx512_store_tags(blocks, tags);

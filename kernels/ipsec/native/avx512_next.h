@@ -14,7 +14,7 @@ typedef struct gw_avx512_inputs {
 } gw_avx512_inputs;
 
 /* Returns one word of each of sixteen packet descriptors, which occupy four registers. `first`
- * holds the positions of this word in two registers. */
+ * selects this word in two of the registers. */
 GW_AVX512 __m512i gw_avx512_every_fourth(const __m512i rows[4], __m512i first)
 {
     const __m512i low = _mm512_permutex2var_epi32(rows[0], first, rows[1]);
@@ -69,8 +69,8 @@ GW_AVX512 __m512i gw_avx512_lane_indices(void)
     return _mm512_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15);
 }
 
-/* Stores sixteen addresses, each of which is `base` plus an offset. `low` and `high` hold the first
- * eight and the last eight offsets. */
+/* Stores sixteen addresses, each of which is `base` plus an offset. `low` holds the first eight
+ * offsets, and `high` the last eight. */
 GW_AVX512 void gw_avx512_addresses(void *to, const void *base, __m512i low, __m512i high)
 {
     const __m512i all = _mm512_set1_epi64((long long)(gw_u64)base);
@@ -78,8 +78,8 @@ GW_AVX512 void gw_avx512_addresses(void *to, const void *base, __m512i low, __m5
     _mm512_store_si512((gw_u8 *)to + sizeof(__m512i), _mm512_add_epi64(all, high));
 }
 
-/* Extends half of sixteen 32-bit words to 64 bits: the first eight (half 0) or the last eight (half
- * 1). */
+/* Extends eight of sixteen 32-bit words to 64 bits: the first eight (half 0) or the last eight
+ * (half 1). */
 GW_AVX512 __m512i gw_avx512_to_u64(__m512i words, gw_u32 half)
 {
     return _mm512_cvtepu32_epi64(half == 0 ? _mm512_castsi512_si256(words)

@@ -25,13 +25,13 @@ typedef struct gw_avx512_packet {
 } gw_avx512_packet;
 GW_STATIC_ASSERT(sizeof(gw_avx512_packet) == 64, avx512_packet_size);
 
-/* Suite and direction of the packets in a batch. Inlined loops treat them as constants. */
+/* Suite and direction of a packet batch. Inlined loops treat them as constants. */
 typedef struct gw_avx512_operation {
     gw_ipsec_suite suite;
     gw_u32 outbound;
 } gw_avx512_operation;
 
-/* Writes the IV of an outbound packet. For CBC, writes a nonce, whose encryption is the IV
+/* Writes the IV of an outbound packet. For CBC, it writes a nonce, whose encryption is the IV
  * (gw_ipsec_cbc_iv). */
 GW_AVX512 void gw_avx512_iv(gw_u8 *iv, gw_ipsec_suite suite, const gw_ipsec_sa *sa, gw_u64 sequence)
 {
@@ -43,8 +43,8 @@ GW_AVX512 void gw_avx512_iv(gw_u8 *iv, gw_ipsec_suite suite, const gw_ipsec_sa *
     }
 }
 
-/* ESP trailer of an IPv4 packet in a tunnel (gw_ipsec_pad): up to 15 bytes of padding, the pad
- * length, and the next header. */
+/* ESP trailer of a tunnelled IPv4 packet (gw_ipsec_pad): up to 15 bytes of padding, the pad length,
+ * and the next header. */
 typedef struct gw_avx512_padding {
     __m256i all;
     __mmask32 mask;

@@ -1,6 +1,6 @@
-/* Poly1305 of sixteen texts at once (RFC 8439, section 2.5). As in poly1305.h, a number of 130 bits
- * consists of five limbs of 26 bits. A register holds one limb for each text, in 32-bit words.
- * Products have 64 bits, so the words at even and at odd positions are multiplied separately. */
+/* Poly1305 for sixteen texts at once (RFC 8439, section 2.5). As in poly1305.h, a 130-bit number
+ * consists of five 26-bit limbs. A register holds one limb of each text, in 32-bit words. Products
+ * have 64 bits, so the words at even and at odd positions are multiplied separately. */
 #ifndef GODWIT_IPSEC_AVX512_POLY_H
 #define GODWIT_IPSEC_AVX512_POLY_H
 
@@ -26,8 +26,8 @@ GW_AVX512 void gw_avx512_poly_limbs(__m512i limbs[5], const __m512i words[4], gw
     limbs[4] = _mm512_or_si512(_mm512_srli_epi32(words[3], 8), _mm512_set1_epi32((int)(top << 24)));
 }
 
-/* Starts the Poly1305 sums of sixteen texts. The number r is the first half of the one-time key, in
- * which some bits are cleared (RFC 8439, section 2.5). */
+/* Starts the Poly1305 sums of sixteen texts. The multiplier r is the first half of the one-time key
+ * with some bits cleared (RFC 8439, section 2.5). */
 GW_AVX512 void gw_avx512_poly_begin(gw_avx512_poly *poly, const __m512i one_time_key[4])
 {
     static const gw_u32 clamp[4] = {0x0fffffffu, 0x0ffffffcu, 0x0ffffffcu, 0x0ffffffcu};

@@ -5,8 +5,8 @@
 #include "avx512_aes.h"
 #include "avx512_hmac.h"
 
-/* Encrypts or decrypts one group of sixteen packets while it hashes another group. The instructions
- * of cipher and hash are interleaved to hide their latency. */
+/* Encrypts or decrypts one group of sixteen packets while it hashes another group. Cipher and hash
+ * instructions are interleaved to hide their latency. */
 GW_AVX512 void gw_avx512_run(gw_avx512_hash *hash, gw_avx512_cipher *cipher, gw_u32 state_words,
                              gw_u32 mode)
 {

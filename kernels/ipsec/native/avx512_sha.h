@@ -1,4 +1,4 @@
-/* SHA-1 and SHA-256 of sixteen packets at once (FIPS 180-4, section 6). A call processes one block
+/* SHA-1 and SHA-256 for sixteen packets at once (FIPS 180-4, section 6). A call processes one block
  * of each packet. */
 #ifndef GODWIT_IPSEC_AVX512_SHA_H
 #define GODWIT_IPSEC_AVX512_SHA_H
@@ -13,9 +13,9 @@
 
 #define GW_AVX512_LOGIC(table, a, b, c) _mm512_ternarylogic_epi32(a, b, c, table)
 
-/* Performs one of the 80 rounds of SHA-1. The caller permutes the variables between rounds instead
- * of moving values. The result of the previous round is added last, because the other additions
- * need not wait for it. */
+/* Performs one of the 80 SHA-1 rounds. The caller permutes the variables between rounds instead of
+ * moving values. The result of the previous round is added last, because the other additions need
+ * not wait for it. */
 #define GW_AVX512_SHA1_ROUND(table, k, a, b, c, d, e, word)                                        \
     e = _mm512_add_epi32(e, _mm512_add_epi32(word, k));                                            \
     GW_AVX512_IN_ORDER(e);                                                                         \
@@ -26,7 +26,7 @@
     b = _mm512_rol_epi32(b, 30)
 
 /* Computes word t of the SHA-1 message schedule, for t >= 16. The result overwrites word t - 16 in
- * the array of 16 words. */
+ * the 16-word array. */
 #define GW_AVX512_SHA1_WORD(w, t)                                                                  \
     (w[(t)&15] =                                                                                   \
          _mm512_rol_epi32(_mm512_xor_si512(GW_AVX512_LOGIC(GW_AVX512_PARITY, w[((t) + 13) & 15],   \
@@ -116,8 +116,8 @@ GW_AVX512 __m512i gw_avx512_sha256_word(const __m512i *w, gw_u32 t)
                             _mm512_add_epi32(w[(t + 9) & 15], small1));
 }
 
-/* Performs one of the 64 rounds of SHA-256. The caller permutes the variables between rounds
- * instead of moving values. */
+/* Performs one of the 64 SHA-256 rounds. The caller permutes the variables between rounds instead
+ * of moving values. */
 #define GW_AVX512_SHA256_ROUND(a, b, c, d, e, f, g, h, t)                                          \
     h = _mm512_add_epi32(                                                                          \
         h, _mm512_add_epi32(w[(t)&15], _mm512_set1_epi32((int)gw_avx512_sha256_k[t])));            \
@@ -155,7 +155,7 @@ GW_AVX512 void gw_avx512_sha256_part(__m512i *v, __m512i *w, gw_u32 part)
     GW_AVX512_SHA256_ROUND(g, h, a, b, c, d, e, f, t + 2);
     GW_AVX512_SHA256_ROUND(f, g, h, a, b, c, d, e, t + 3);
     /* Rounds do not move values between variables. After four rounds, the first and the last four
-     * variables have exchanged their roles. */
+     * variables have swapped roles. */
     v[0] = e;
     v[1] = f;
     v[2] = g;

@@ -12,8 +12,8 @@
 #include "avx512_cbc_hmac.h"
 #include "avx512_words.h"
 
-/* Number of bytes before a frame that are loaded with the frame. They align the words after the L2
- * header in the registers. */
+/* Bytes before a frame that are loaded with the frame, so that the words after the L2 header are
+ * aligned in the registers. */
 #define GW_AVX512_LEAD 2u
 
 /* Mask that selects all sixteen SIMD lanes. */
@@ -71,7 +71,7 @@ GW_AVX512 void gw_avx512_simple_read(gw_avx512_simple *simple)
     simple->ether_type = (gw_words_16)words[3] & 0xffffu;
 }
 
-/* Loads the first cache line of the SA of each of sixteen packets. */
+/* Loads the first cache line of each of sixteen packets' SAs. */
 GW_AVX512 gw_ipsec_sa_words_16 gw_avx512_simple_sa(const gw_avx512_simple *simple,
                                                    __m512i line[4][4])
 {
@@ -105,8 +105,8 @@ GW_AVX512 __m128i gw_avx512_quarter(__m512i value, gw_u32 lane)
     }
 }
 
-/* Writes the new headers of sixteen packets, each of which has `row_blocks` blocks of 16 bytes (3
- * or 4). The first two bytes precede the frame and are not written. */
+/* Writes the new headers of sixteen packets. Each has `row_blocks` blocks of 16 bytes (3 or 4). The
+ * first two bytes precede the frame and are not written. */
 GW_AVX512 void gw_avx512_simple_write(const gw_avx512_simple *simple, __m512i blocks[4][4],
                                       gw_u32 row_blocks, gw_u32 added)
 {
@@ -151,7 +151,7 @@ GW_AVX512 gw_u32 gw_avx512_all_equal(__m512i numbers)
     return _mm512_cmpeq_epu32_mask(numbers, first) == 0xffff;
 }
 
-/* Returns the value of all words of a register, or 0 if the words differ. */
+/* Returns the common value of a register's words, or 0 if the words differ. */
 GW_AVX512 gw_u32 gw_avx512_common_value(__m512i numbers)
 {
     return gw_avx512_all_equal(numbers) ? (gw_u32)_mm512_cvtsi512_si32(numbers) : 0;
@@ -197,8 +197,6 @@ gw_avx512_simple_encapsulate(gw_avx512_simple *simple, gw_u32 variant, gw_ipsec_
         return 0;
     }
 
-    /* The first words of the inner packet follow the new headers. They are written again
-     * unchanged. */
     gw_words_16 words[12];
     __m512i numbers[12];
     const gw_u32 count = added / 4;

@@ -29,7 +29,6 @@ GW_AVX512 void gw_avx512_simple_store_results_consecutive(const gw_bin_call *cal
     }
     GW_AVX512_UNROLL
     for (gw_u32 j = 0; j < 4; j++) {
-        /* The second word of a packet descriptor contains the fields `head` and `length`. */
         const __m512i lanes = _mm512_set1_epi32((int)(4 * j));
         const __m512i from = _mm512_add_epi32(
             lanes, _mm512_setr_epi32(0, 0, 0, 0, 0, 1, 0, 0, 0, 2, 0, 0, 0, 3, 0, 0));
@@ -88,8 +87,8 @@ GW_AVX512 void gw_avx512_fill_slots(gw_avx512_group *group, const gw_avx512_batc
     group->slots_filled = 1;
 }
 
-/* Returns a mask without the packets whose ICV is known to be wrong. Before the states in `slots`
- * are filled, the mask contains all packets. */
+/* Returns a mask without the packets whose ICV is known to be wrong. The mask contains all packets
+ * as long as `slots` is not filled. */
 GW_AVX512 gw_u32 gw_avx512_authentic(const gw_avx512_group *group)
 {
     gw_u32 wrong = 0;
@@ -99,7 +98,7 @@ GW_AVX512 gw_u32 gw_avx512_authentic(const gw_avx512_group *group)
     return gw_avx512_first_lanes(group->count) & ~wrong;
 }
 
-/* Loads one 16-byte block from each of sixteen addresses, plus the offset `from`. */
+/* Loads one 16-byte block from each of sixteen addresses plus the offset `from`. */
 GW_AVX512 void gw_avx512_blocks_at(__m512i blocks[4], gw_u8 *const *at, long long from)
 {
     GW_AVX512_UNROLL
@@ -110,7 +109,7 @@ GW_AVX512 void gw_avx512_blocks_at(__m512i blocks[4], gw_u8 *const *at, long lon
 }
 
 /* Returns a mask of the packets whose padding consists of up to 15 bytes 1, 2, 3 and so on. `tails`
- * holds the last 16 bytes of each packet's data, with all padding except the first of 15 bytes. */
+ * holds the last 16 bytes of each packet's data: all padding except the first byte of 15. */
 GW_AVX512 gw_u32 gw_avx512_paddings_valid(const __m512i tails[4], gw_u8 *const *ends,
                                           gw_words_16 pad_bytes)
 {
@@ -158,7 +157,7 @@ GW_AVX512 gw_u32 gw_avx512_accepts(const gw_u8 *packet, gw_u32 total_bytes, cons
     return gw_avx512_matches_sa(packet, total_bytes, sa, call);
 }
 
-/* Moves the L2 header of a packet by `removed` bytes, to the start of the inner packet. */
+/* Moves a packet's L2 header by `removed` bytes, to the start of the inner packet. */
 GW_AVX512 void gw_avx512_move_l2(gw_u8 *data, gw_u32 removed)
 {
     const __m128i l2 =
@@ -166,9 +165,8 @@ GW_AVX512 void gw_avx512_move_l2(gw_u8 *data, gw_u32 removed)
     _mm_mask_storeu_epi8(data - 16, (__mmask16)(0xffff << GW_AVX512_LEAD), l2);
 }
 
-/* Decapsulates those packets of a group that are simple IPv4 packets in a tunnel and match the
- * selectors of their SAs. Returns a mask of these packets. Slower code processes or drops all other
- * packets. */
+/* Decapsulates the simple IPv4 packets of a group that match the selectors of their SAs. Returns a
+ * mask of these packets. Slower code processes or drops all other packets. */
 static __attribute__((noinline)) gw_u32
 gw_avx512_simple_decapsulate_end(const gw_avx512_group *group, const gw_avx512_batch *batch,
                                  gw_ipsec_suite suite)

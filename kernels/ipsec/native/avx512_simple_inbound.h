@@ -37,7 +37,7 @@ GW_AVX512 gw_u32 gw_avx512_selector_accepts_any(const gw_bin_call *call, gw_u32 
 }
 
 /* Returns whether the SAs of sixteen packets accept any inner packet. `words` contains words 12 to
- * 15 of each gw_ipsec_sa. The result is 1 only in the usual case that all SAs have the same first
+ * 15 of each gw_ipsec_sa. The result is 1 only in the usual case that all SAs share the same first
  * selector. */
 GW_AVX512 gw_u32 gw_avx512_sas_accept_any(const __m512i words[4], const gw_bin_call *call)
 {
@@ -46,8 +46,8 @@ GW_AVX512 gw_u32 gw_avx512_sas_accept_any(const __m512i words[4], const gw_bin_c
 }
 
 /* Checks the headers of sixteen inbound packets without changing the packets. Returns whether all
- * of them are simple IPv4 packets in a tunnel (../simple.h). Sets the length of the encrypted data
- * of each packet. */
+ * of them are simple IPv4 packets in a tunnel (../simple.h). Sets the encrypted data length of each
+ * packet. */
 static __attribute__((noinline)) gw_u32 gw_avx512_simple_decapsulate_begin(gw_avx512_simple *simple,
                                                                            const gw_bin_call *call,
                                                                            gw_ipsec_suite suite)

@@ -1,5 +1,5 @@
-/* Compiles fields.h and simple.h, the code for ESP headers, for sixteen packets at once. Other
- * kernels compile the same files for one packet. */
+/* Compiles the ESP header code in fields.h and simple.h for sixteen packets at once. Other kernels
+ * compile the same files for one packet. */
 #ifndef GODWIT_IPSEC_AVX512_WORDS_H
 #define GODWIT_IPSEC_AVX512_WORDS_H
 

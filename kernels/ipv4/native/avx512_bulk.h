@@ -6,9 +6,9 @@
 
 #define GW_IPV4_AVX512_LANES 16u
 
-/* Loads the table entries for the lookups that the mask `lanes` selects. The other elements of the
- * result come from `otherwise`. For an entry of 2 bytes, the function loads the aligned 4 bytes
- * that contain it, and thus no byte outside the table. */
+/* Loads the table entries of the lookups that the mask `lanes` selects. The other elements of the
+ * result come from `otherwise`. For a 2-byte entry, the function loads the aligned 4 bytes that
+ * contain it, so it never reads outside the table. */
 static inline __m512i gw_ipv4_avx512_entries(const gw_u8 *table, gw_u32 narrow, __mmask16 lanes,
                                              __m512i index, __m512i otherwise)
 {
@@ -55,7 +55,6 @@ gw_ipv4_avx512_variant(const gw_u8 *image, const gw_u32 narrow, const gw_u32 *re
     const gw_u8 *tbl8 = image + header->tbl8_offset;
     const gw_u32 variant = narrow ? GW_IPV4_VARIANT_ENTRIES16 : GW_IPV4_VARIANT_ENTRIES32;
     const gw_u64 whole = count - count % GW_IPV4_AVX512_LANES;
-    /* Round the distance down to a multiple of the number of SIMD lanes. */
     const gw_u64 ahead_whole = ahead_max - ahead_max % GW_IPV4_AVX512_LANES;
     const gw_u64 ahead = whole < ahead_whole ? whole : ahead_whole;
     for (gw_u64 i = 0; i < ahead; i++) {
@@ -75,8 +74,8 @@ gw_ipv4_avx512_variant(const gw_u8 *image, const gw_u32 narrow, const gw_u32 *re
     }
 }
 
-/* Looks up IPv4 addresses with the same result as gw_ipv4_bulk. A gather instruction has a signed
- * index, so this code supports at most 2^23 groups of entries in tbl8. For larger tables, it calls
+/* Looks up IPv4 addresses with the same result as gw_ipv4_bulk. Gather instructions have signed
+ * indices, so this code supports at most 2^23 groups of tbl8 entries. For larger tables, it calls
  * gw_ipv4_bulk. */
 static inline void gw_ipv4_avx512_bulk(const gw_u8 *image, gw_u32 variant,
                                        const gw_u32 *restrict addresses, gw_u32 *restrict next_hops,

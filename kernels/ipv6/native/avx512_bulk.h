@@ -16,14 +16,14 @@
 
 #define GW_IPV6_AVX512_LANES 16u
 /* Number of trie steps that all lookups take together. On a Xeon with 2 MiB of L2 cache, a lookup
- * in the 160,147 prefixes of `bench ipv6-lookup` takes 5.5, 4.5 and 4.7 ns with 2, 3 and 4
+ * among the 160,147 prefixes of `bench ipv6-lookup` takes 5.5, 4.5 and 4.7 ns with 2, 3 and 4
  * steps. */
 #define GW_IPV6_AVX512_STEPS 3u
 
 typedef struct gw_ipv6_avx512 {
     gw_u64 keys[GW_IPV6_BULK];
-    /* Indices of the lookups whose current entry refers to a trie node or to a bucket. A store
-     * writes a whole vector, so each array has room for one additional vector. */
+    /* Indices of the lookups that are at a trie node or at a bucket. A store writes a whole vector,
+     * so each array has room for one additional vector. */
     gw_u32 nodes[GW_IPV6_BULK + GW_IPV6_AVX512_LANES];
     gw_u32 buckets[GW_IPV6_BULK + GW_IPV6_AVX512_LANES];
     gw_u32 node_count;
@@ -36,8 +36,7 @@ static inline __mmask16 gw_ipv6_avx512_at(__m512i entries, gw_u32 tag)
     return _mm512_cmpeq_epi32_mask(_mm512_srli_epi32(entries, 30), _mm512_set1_epi32((int)tag));
 }
 
-/* Shifts sixteen 64-bit keys right by the counts in `shifts`. Returns the low 32 bits of the
- * results. */
+/* Shifts sixteen 64-bit keys right by `shifts`. Returns the low 32 bits of the results. */
 static inline __m512i gw_ipv6_avx512_shifted(const gw_u64 *keys, __m512i shifts)
 {
     const __m256i front = _mm512_cvtepi64_epi32(_mm512_srlv_epi64(
@@ -47,8 +46,8 @@ static inline __m512i gw_ipv6_avx512_shifted(const gw_u64 *keys, __m512i shifts)
     return _mm512_inserti64x4(_mm512_castsi256_si512(front), back, 1);
 }
 
-/* Advances sixteen lookups by one step and returns their new entries. A lookup whose entry does not
- * refer to a trie node keeps its entry. */
+/* Advances sixteen lookups by one step and returns their new entries. A lookup that is not at a
+ * trie node keeps its entry. */
 static inline __m512i gw_ipv6_avx512_step(const gw_u8 *lines, __m512i entries, const gw_u64 *keys)
 {
     const __mmask16 at_node = gw_ipv6_avx512_at(entries, GW_IPV6_NODE >> 30);
@@ -62,8 +61,8 @@ static inline __m512i gw_ipv6_avx512_step(const gw_u8 *lines, __m512i entries, c
     return _mm512_mask_i32gather_epi32(entries, at_node, words, lines, 4);
 }
 
-/* Adds sixteen lookups to the lists `nodes` and `buckets`, except those that are finished. `first`
- * is the index of the first lookup. */
+/* Adds sixteen lookups to the lists `nodes` and `buckets`. Finished lookups are skipped. `first` is
+ * the index of the first lookup. */
 static inline void gw_ipv6_avx512_list(gw_ipv6_avx512 *block, __m512i entries, gw_u32 first)
 {
     const __m512i indices =
@@ -79,10 +78,9 @@ static inline void gw_ipv6_avx512_list(gw_ipv6_avx512 *block, __m512i entries, g
     block->bucket_count += gw_popcount32(at_bucket);
 }
 
-/* Separates lookups whose current entry refers to a trie node from lookups whose entry refers to a
- * bucket. The loop has no branch on the kind of entry, because the processor could not predict it.
- * `list` may be one of the two result lists, because each element is read before it is
- * overwritten. */
+/* Separates lookups that are at a trie node from lookups that are at a bucket. The loop has no
+ * branch on the kind of entry, because the processor could not predict it. `list` may be one of the
+ * two result lists, because each element is read before it is overwritten. */
 static inline void gw_ipv6_avx512_relist(gw_ipv6_avx512 *block, const gw_u32 *entries,
                                          const gw_u32 *list, gw_u32 count)
 {
