@@ -10,7 +10,7 @@
 #define GW_PROTOCOL_TCP    6u
 #define GW_PROTOCOL_UDP    17u
 
-/* State of one packet between the code before the table lookup and the code after it. */
+/* Packet state that the code before the table lookup passes to the code after it. */
 typedef struct gw_half {
     GW_GLOBAL gw_u8 *frame; /* first byte of the frame */
     gw_u32 offset;          /* offset at which the second half continues; 0: nothing left to do */

@@ -189,8 +189,7 @@ GW_LANE gw_aes_half gw_aes_team_encrypt_end(const gw_aes_team *team, gw_aes_half
     gw_aes_team_last_rounds(team, 0, state, rows);
     GW_UNROLL
     for (gw_u32 i = 0; i < GW_AES_TEAM_WORDS; i++) {
-        /* Bytes 1 and 2 of an entry contain the result of SubBytes. In a rotated entry, these are
-         * bytes 0 and 3. */
+        /* SubBytes is in bytes 1 and 2, or 0 and 3 if rotated. */
         state.word[i] = (((rows[i][0] >> 8) & 0x000000ffu) | (rows[i][1] & 0x0000ff00u) |
                          ((rows[i][2] >> 8) & 0x00ff0000u) | (rows[i][3] & 0xff000000u)) ^
                         team->last.word[i];

@@ -151,8 +151,9 @@ GW_GROUP void gw_return(gw_u8 *shadow, gw_u8 *host, const gw_descriptor *descrip
 }
 
 /*
- * Host address of the array `parameters`, or 0 if the GPU's copy engines transfer all packet data.
- * Host memory and device memory place the other packet arrays at the same distance from it.
+ * Host address of the array `parameters`. It is 0 if the GPU's copy engines transfer all packet
+ * data. The other packet arrays have the same distance from `parameters` in host memory as in
+ * device memory.
  */
 typedef gw_u64 gw_host_arrays;
 

@@ -68,7 +68,7 @@ GW_LANE GW_GLOBAL gw_u32 *gw_chain_origins(const gw_chunk_arrays *chunk)
     return (GW_GLOBAL gw_u32 *)(chunk->chain_scratch + (gw_u64)chunk->chain_packets * 36);
 }
 
-/* Returns how many next functions a packet has taken on the device. */
+/* Returns the number of functions that a packet has passed on the device after the first. */
 GW_LANE gw_u32 gw_trail_hops(gw_u32 trail)
 {
     gw_u32 hops = 0;

@@ -105,14 +105,14 @@ void launch(const Launch &launch, Stream *stream)
     });
 }
 
-/* Description of a kernel in a graph, as the driver gets it. */
+/* Parameters of a kernel node in a graph. */
 struct KernelNode {
     const Kernel *kernel;
     unsigned blocks[3], threads[3], shared_bytes;
     void **arguments;
 };
 
-/* Graph with one kernel, which is also its executable form. */
+/* Graph with one kernel. It also serves as its executable form. */
 struct Graph {
     std::optional<Launch> kernel;
 

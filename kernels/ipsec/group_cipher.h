@@ -76,9 +76,9 @@ GW_LANE void gw_ipsec_write(gw_ipsec_cipher *lane, gw_u32 block, gw_aes_half hal
     GW_GLOBAL gw_u32 *words =
         lane->words + GW_IPSEC_BLOCK_WORDS * (block + 1) - GW_IPSEC_BLOCK_WORDS;
     const gw_u32 last = lane->half != 0 && lane->shift != 0 && block + 1 == lane->blocks;
-    /* Block -1 is the IV, which exists only if the packet has at least one block. */
+    /* The IV is block -1. Empty packets have no IV. */
     const gw_u32 has_block = block + 1 <= lane->blocks && lane->blocks != 0;
-    /* The shifts come before the conditions, so that the compiler needs no branches for them. */
+    /* Shifts before conditions avoid branches. */
     const gw_u32 first = gw_funnel_left32(before, half.word[0], lane->shift);
     const gw_u32 second = gw_funnel_left32(half.word[0], half.word[1], lane->shift);
     const gw_u32 tail = gw_funnel_left32(half.word[1], third >> lane->shift, lane->shift);

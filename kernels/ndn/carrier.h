@@ -59,8 +59,8 @@ GW_LANE gw_u32 gw_ndn_decided(gw_outcome *outcome, gw_u32 verdict)
     return 0;
 }
 
-/* Checks the UDP datagram in the bytes l4..end of the frame. `pseudo` is the checksum's sum of the
- * IP addresses. Returns 0 if the function has set the packet's outcome. */
+/* Checks the UDP datagram in the bytes l4..end of the frame. `pseudo` is the sum of the IP
+ * addresses, for the checksum. Returns 0 if the function has set the packet's outcome. */
 GW_LANE gw_u32 gw_ndn_udp(const GW_GLOBAL gw_u8 *frame, gw_u32 l4, gw_u32 pseudo, gw_ndn_span *span,
                           gw_outcome *outcome)
 {
@@ -217,8 +217,7 @@ GW_LANE void gw_ndn_emit_udp(GW_GLOBAL gw_u8 *ip, const GW_GLOBAL gw_ndn_next_ho
     const gw_u32 sum = gw_ones_sum(addresses, 2 * address_bytes) + GW_PROTOCOL_UDP +
                        datagram_bytes + gw_ndn_sum(udp, datagram_bytes);
     const gw_u32 checksum = gw_ndn_fold(sum) ^ 0xffff;
-    /* A checksum of 0 would mean that the datagram has none (RFC 768), so 0xffff is sent
-     * instead. */
+    /* A UDP checksum of 0 would mean "no checksum" (RFC 768), so 0xffff is sent instead. */
     gw_store_be16(udp + 6, checksum == 0 ? 0xffff : checksum);
 }
 

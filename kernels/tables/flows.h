@@ -19,7 +19,8 @@
 #define GW_MISS   static __attribute__((noinline))
 #define GW_UPDATE static inline
 
-/* Number of steering buckets. As a bucket number, it means that the flow hash selects the worker. */
+/* Number of steering buckets. A bucket with this number means that the flow hash selects the
+ * worker. */
 #define GW_FLOW_BUCKETS 128u
 /* Number of packets whose lookups overlap. */
 #define GW_FLOWS_GROUP 32u
@@ -328,7 +329,8 @@ static inline gw_u32 gw_port_find(const gw_u64 *taken, gw_u32 from)
     return GW_PORT_NONE;
 }
 
-/* Takes a free address and port of a steering bucket. Equal wishes prefer the same address. */
+/* Takes a free address and port of a steering bucket. Calls with the same `wish` prefer the same
+ * address. */
 static inline gw_u32 gw_resource_take(gw_flows *own, gw_u32 index, gw_u32 bucket, gw_u32 wish,
                                       gw_u32 *address, gw_u32 *port)
 {

@@ -130,8 +130,8 @@ GW_AVX512 void gw_avx512_cipher_load(gw_avx512_cipher *cipher)
     }
 }
 
-/* Computes one sixteenth of a step, which encrypts or decrypts four blocks of each packet. A block
- * consists of four such parts, and x holds the AES state between them. */
+/* Computes one sixteenth of a step: a quarter of the rounds for one of four blocks of each packet.
+ * `x` holds the AES state between calls. */
 GW_AVX512 void gw_avx512_cipher_part(gw_avx512_cipher *cipher, __m512i x[4], gw_u32 mode,
                                      gw_u32 part)
 {

@@ -29,7 +29,7 @@ GW_AVX512 void gw_gcm_fronts_of(gw_gcm_fronts *fronts, const gw_avx512_group *gr
     words[2] = _mm512_mask_mov_epi32(low, extended, high);
     words[3] = _mm512_load_si512(group->spi);
     gw_avx512_words(blocks, words);
-    /* Register j contains the blocks of packets j, j + 4, j + 8 and j + 12. */
+    /* Register j holds packets j, j + 4, j + 8 and j + 12. */
     gw_avx512_transpose(&blocks[0], &blocks[1], &blocks[2], &blocks[3]);
     GW_AVX512_UNROLL
     for (gw_u32 j = 0; j < 4; j++) {
