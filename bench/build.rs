@@ -1,4 +1,4 @@
-//! Embeds the definitions, and compiles the loops of the bench `gopt`: plain, by hand, and
+//! Embeds the definitions, and compiles the three forms of the bench `gopt`: plain, by hand, and
 //! transformed by gopt.
 #![forbid(unsafe_code)]
 
@@ -24,14 +24,13 @@ fn main() {
     for (name, path) in LOOPS.iter().zip(&loops) {
         let made = out.join(format!("{name}_generated.c"));
         fs::write(&made, transformed(path, &compiler())).unwrap_or_else(|error| panic!("{}: {error}", made.display()));
-        // The transformed function needs another name than the plain one.
         generated.define(&format!("{name}_lookup"), format!("{name}_generated").as_str()).file(made);
     }
     generated.compile("godwit_bench_generated");
 }
 
-/// Writes `definitions.rs` with the name and the text of every file in `definitions/`, in
-/// alphabetical order.
+/// Writes the name and text of every file in `definitions/` to `definitions.rs`, in alphabetical
+/// order.
 fn embed_definitions(out: &Path) {
     println!("cargo::rerun-if-changed=definitions");
     let folder = fs::read_dir("definitions").unwrap_or_else(|error| panic!("definitions: {error}"));
@@ -64,8 +63,8 @@ fn transformed(path: &Path, build: &cc::Build) -> String {
     gopt::transform(&text, &options).unwrap_or_else(|error| panic!("{error}")).text
 }
 
-/// Returns a compiler with the options of all forms. The Makefile compiles the peer with the same
-/// options.
+/// Returns a compiler with the options that all forms share. The Makefile compiles the peer with
+/// the same options.
 fn compiler() -> cc::Build {
     let mut build = cc::Build::new();
     build.std("c11").opt_level(3).warnings(true).extra_warnings(true).flag("-Werror");

@@ -1,6 +1,6 @@
 /*
- * Lookup `chase`: a chain of dependent reads. This file is the plain loop, without any latency
- * hiding. gopt generates the form that hides latency from it.
+ * Lookup `chase`: a chain of dependent reads. This plain loop does not hide latency. gopt
+ * transforms it into the form that does.
  */
 #include "plain.h"
 #include "table.h"

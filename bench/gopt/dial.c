@@ -1,6 +1,6 @@
 /*
- * Lookup `dial`: dependent reads, each followed by arithmetic. This file is the plain loop, without
- * any latency hiding. gopt generates the form that hides latency from it.
+ * Lookup `dial`: dependent reads, each followed by arithmetic. This plain loop does not hide
+ * latency. gopt transforms it into the form that does.
  */
 #include "plain.h"
 #include "table.h"

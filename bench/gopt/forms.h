@@ -14,7 +14,7 @@ enum bench_form {
 /* Looks up `count` queries and writes one answer per query. */
 typedef void bench_lookup(const bench_table *table, const void *queries, uint32_t *answers, uint64_t count);
 
-/* Returns the lookup function of this kind, form and group size, or NULL if there is none. */
+/* Returns a lookup function, or NULL if this kind has no such form or group size. */
 bench_lookup *bench_form(uint32_t kind, uint32_t form, uint32_t group);
 
 #endif

@@ -81,8 +81,8 @@ INLINE void chase_hand(const bench_table *table, const void *queries, uint32_t *
     }
 }
 
-/* IPv6 lookup: all pending lookups of a group descend one level per step. A lookup with a result
- * leaves the group. */
+/* IPv6 lookup with group prefetching. In each step, all pending lookups of a group descend one
+ * level. A finished lookup leaves the group. */
 INLINE void ipv6_hand(const bench_table *table, const void *queries, uint32_t *answers, uint64_t count,
                       const uint64_t group)
 {

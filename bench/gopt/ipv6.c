@@ -1,6 +1,6 @@
 /*
- * Longest prefix match of an IPv6 address, with the algorithm of DPDK's rte_lpm6. This file is the
- * plain loop, without any latency hiding. gopt generates the form that hides latency from it.
+ * Longest prefix match of an IPv6 address, with the algorithm of DPDK's rte_lpm6. This plain loop
+ * does not hide latency. gopt transforms it into the form that does.
  */
 #include "plain.h"
 #include "table.h"

@@ -55,7 +55,7 @@ static int put(bench_bucket *bucket, uint32_t key)
     return 0;
 }
 
-/* Maximum number of moves of an insertion. A key without a slot after them is left out, and its
+/* Maximum number of key moves per insertion. The table omits a key that still has no slot, and its
  * lookups find nothing. */
 #define MOVES 64
 
@@ -73,7 +73,6 @@ static void insert(bench_bucket *buckets, uint32_t shift, uint32_t key)
         if (put(&buckets[number], key)) {
             return;
         }
-        /* The key replaces another key, which moves to its other bucket. */
         bench_bucket *bucket = &buckets[number];
         const uint32_t slot = scatter(key + move) & (BENCH_SLOTS - 1);
         const uint32_t moved = bucket->keys[slot];
@@ -103,8 +102,8 @@ static void fill_cuckoo(bench_table *table)
     }
 }
 
-/* Fills the table with a random permutation. Each entry is a function of its index, composed of
- * bijections: xor-shifts and multiplications by odd numbers. */
+/* Fills the table with a random permutation. Each entry is a bijective function of its index,
+ * composed of xor-shifts and multiplications by odd numbers. */
 static void fill_permutation(bench_table *table)
 {
     uint32_t *entries = (uint32_t *)table->memory;
@@ -120,7 +119,8 @@ static void fill_permutation(bench_table *table)
     }
 }
 
-/* Returns the upper 64 bits of prefix `index` with cleared host bits. Sets its length, 48 to 64. */
+/* Returns the upper 64 bits of prefix `index`, with zero host bits. Sets the prefix length, 48 to
+ * 64. */
 static uint64_t prefix_of(uint32_t index, uint32_t *length)
 {
     *length = 48 + (uint32_t)(draw(2 * (uint64_t)index) % 17);

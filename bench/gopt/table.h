@@ -1,6 +1,6 @@
 /*
- * Tables and queries of the benchmark `gopt`. They depend only on their parameters, so the
- * benchmark and its peer, a separate program, generate the same data.
+ * Tables and queries of the benchmark `gopt`. They depend only on their parameters, so that the
+ * benchmark and its peer program generate the same data.
  */
 #ifndef GODWIT_BENCH_GOPT_TABLE_H
 #define GODWIT_BENCH_GOPT_TABLE_H
@@ -40,8 +40,8 @@ typedef struct bench_bucket {
 } bench_bucket;
 
 /*
- * Entry of BENCH_IPV6: 0 without a route, else the next hop plus 1. With the bit BENCH_GROUP, it is
- * the number of a group of 256 entries for the next 8 bits of the address.
+ * Entry of BENCH_IPV6: the next hop plus 1, or 0 without a route. With the bit BENCH_GROUP, it is
+ * instead the number of a group of 256 entries, for the next 8 address bits.
  */
 #define BENCH_GROUP   0x80000000u
 #define BENCH_TBL24   (1u << 24) /* entries before the first group */
@@ -78,7 +78,7 @@ static inline uint32_t bench_find(const bench_bucket *bucket, uint32_t key)
     return BENCH_NONE;
 }
 
-/* bench_hash_1 and bench_hash_2 are independent hashes of a key. Their upper bits are the best. */
+/* Two independent hashes of a key. Their upper bits are the most random. */
 static inline uint64_t bench_hash_1(uint32_t key)
 {
     const uint64_t h = (uint64_t)key * 0x9e3779b97f4a7c15u;

@@ -110,7 +110,7 @@ static uint32_t take(const uint8_t **at)
     return value;
 }
 
-/* Sets the algorithms of ipsec-mb and the lengths of IV and ICV. Returns 0 for an unknown suite. */
+/* Sets the ipsec-mb algorithms and the IV and ICV lengths. Returns 0 for an unknown suite. */
 static int select_suite(void)
 {
     static const IMB_HASH_ALG hmacs[] = {IMB_AUTH_NULL, IMB_AUTH_HMAC_SHA_1, IMB_AUTH_HMAC_SHA_256};
@@ -333,8 +333,8 @@ static void refresh(void)
 }
 
 /*
- * Runs `work` on `count` packets and returns the time in nanoseconds. Returns -1 if a job was not
- * completed or an ICV was wrong.
+ * Runs `work` on `count` packets and returns the time in nanoseconds. Returns -1 if a job did not
+ * complete or an ICV was wrong.
  */
 static double round_of(IMB_MGR *manager, uint32_t (*work)(IMB_MGR *, uint32_t), uint32_t count)
 {
@@ -354,8 +354,8 @@ static double best_of(IMB_MGR *const managers[2], uint32_t count)
                                          : cipher == CIPHER_NONE && auth <= AUTH_SHA256;
     IMB_ARCH arch;
     /*
-     * Version 1.3 returns jobs twice in bursts after IMB_FLUSH_BURST. IMB_FLUSH_BURST also leaves
-     * jobs behind if lengths differ. Rounds with such an error are ignored.
+     * Version 1.3 returns jobs twice in bursts after IMB_FLUSH_BURST. IMB_FLUSH_BURST also misses
+     * jobs if lengths differ. Rounds with such an error are ignored.
      */
     init_mb_mgr_auto(managers[1], &arch);
     refresh();
@@ -371,7 +371,7 @@ static double best_of(IMB_MGR *const managers[2], uint32_t count)
     return best;
 }
 
-/* Returns the sum of all 32-bit words of data and ICV, which are contiguous, of `count` packets. */
+/* Returns the sum of all 32-bit words in the data and ICVs of `count` packets. */
 static uint64_t sum_of(uint32_t count)
 {
     uint64_t sum = 0;

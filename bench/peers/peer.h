@@ -1,6 +1,6 @@
 /*
- * Shared parts of the peers that use DPDK: the protocol of bench/src/run/peer.rs, input files,
- * memory and time.
+ * Shared code of the DPDK peers: the protocol of bench/src/run/peer.rs, input files, memory and
+ * time.
  */
 #ifndef GODWIT_PEER_H
 #define GODWIT_PEER_H
@@ -19,7 +19,7 @@
 #include <rte_eal.h>
 #include <rte_memory.h>
 
-/* Packets per bulk lookup: the benchmarks look up bins of this size. */
+/* Packets per bulk lookup. The benchmarks look up bins of this size. */
 #define BULK 256
 
 static inline void *peer_read_file(const char *path, size_t *bytes)
@@ -84,9 +84,9 @@ static inline const struct peer_list *peer_next_request(const struct peer_list *
 #define PEER_PAGE     4096
 
 /*
- * Replaces the memory of EAL by memory with transparent hugepages, for a machine without reserved
- * hugepages. EAL then maps a memory file at an address that is not aligned to 2 MiB. The function
- * copies the pages that EAL has written so far.
+ * Replaces EAL's memory with transparent hugepages, for machines without reserved hugepages. EAL
+ * then maps a memory file at an address that is not aligned to 2 MiB. The function copies the pages
+ * that EAL has already written.
  */
 static inline int peer_advise(const struct rte_memseg_list *list, void *unused)
 {
@@ -119,8 +119,9 @@ static inline int peer_advise(const struct rte_memseg_list *list, void *unused)
 }
 
 /*
- * Starts EAL with reserved hugepages if the machine has any, else with transparent hugepages.
- * Godwit chooses its memory in the same way. Returns the kind of memory, which follows "ready".
+ * Starts EAL with reserved hugepages if the machine has any, otherwise with transparent hugepages.
+ * Godwit chooses its memory in the same way. Returns the kind of memory, which the peer prints
+ * after "ready".
  */
 static inline const char *peer_start_eal(char *name, char *megabytes)
 {
@@ -146,7 +147,7 @@ static inline const char *peer_start_eal(char *name, char *megabytes)
     return pages > 0 ? "hugepages" : "advised pages";
 }
 
-/* Returns the megabytes of this process that are on transparent hugepages. */
+/* Returns how many megabytes of this process are on transparent hugepages. */
 static inline uint64_t peer_huge_megabytes(void)
 {
     FILE *file = fopen("/proc/self/smaps_rollup", "r");
@@ -178,7 +179,7 @@ static inline void peer_ready(const char *pages)
     fflush(stdout);
 }
 
-/* Replies to a request: the time since `started_ns` in nanoseconds, and the sum of the results. */
+/* Replies to a request with the nanoseconds since `started_ns` and the sum of the results. */
 static inline void peer_reply(uint64_t started_ns, uint64_t sum)
 {
     printf("%" PRIu64 " %" PRIu64 "\n", peer_now_ns() - started_ns, sum);

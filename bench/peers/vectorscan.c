@@ -3,9 +3,9 @@
  *
  *   vectorscan PATTERNS TEXT BYTES
  *
- * PATTERNS has one pattern per line: 0 or 1 (ASCII letters match in both cases), a space, the bytes
- * in hexadecimal. TEXT holds packets of BYTES bytes. Each request is one round over all packets.
- * The sum of a round is that of bench/src/subject/literals.rs.
+ * PATTERNS has one pattern per line: 0 or 1 (1: ASCII letters match in both cases), a space, and
+ * the bytes in hexadecimal. TEXT holds packets of BYTES bytes. Each request runs one round over all
+ * packets. A round has the same sum as in bench/src/subject/literals.rs.
  */
 #define _GNU_SOURCE
 #include <hs.h>
@@ -37,7 +37,7 @@ static uint64_t now_ns(void)
     return (uint64_t)now.tv_sec * UINT64_C(1000000000) + (uint64_t)now.tv_nsec;
 }
 
-/* Returns the pattern of a line as an expression: \xNN for each byte. */
+/* Converts the hexadecimal bytes of a pattern to an expression with \xNN for each byte. */
 static char *expression(const char *hex)
 {
     size_t bytes = strcspn(hex, "\n") / 2;

@@ -1,6 +1,6 @@
-//! Definitions of benches, read from `bench/definitions/*.toml`.
+//! Bench definitions, read from `bench/definitions/*.toml`.
 //!
-//! The files are embedded in the binary, so that it works without the source tree.
+//! The binary embeds the files, so it works without the source tree.
 
 use std::collections::BTreeMap;
 use std::sync::OnceLock;
@@ -19,20 +19,20 @@ pub struct Definition {
     pub why: String,
     /// Name of the code that runs it (`subject/mod.rs`).
     pub subject: String,
-    /// Figures and tables of papers that it reproduces, such as `PIPSEA figure 8`.
+    /// Reproduced figures and tables of papers, such as `PIPSEA figure 8`.
     #[serde(default)]
     pub paper: Vec<String>,
     /// Peers that it measures in the same run.
     #[serde(default)]
     pub peers: Vec<String>,
-    /// Devices that `godwit bench all` measures, if present. The bench also accepts others.
+    /// Devices that `godwit bench all` measures, if present. The bench also accepts other devices.
     pub devices: Vec<String>,
     /// Goal, in one sentence with the number.
     pub goal: Option<String>,
     /// Whether `godwit bench all` runs it.
     #[serde(default)]
     pub suite: bool,
-    /// Defaults of its options, and parameters that have no option.
+    /// Default options, and parameters without an option.
     #[serde(default)]
     pub workload: toml::Table,
     /// Options that it accepts beyond the common ones.
@@ -41,7 +41,7 @@ pub struct Definition {
     /// Whether its rows appear in the table of results.
     #[serde(default = "yes")]
     pub table: bool,
-    /// Row field that separates the lines of the table, in addition to the device.
+    /// Row field that separates the table lines, in addition to the device.
     pub group: Option<String>,
     /// Content of a cell of the table.
     #[serde(default)]
@@ -76,14 +76,13 @@ pub struct Figure {
     pub title: String,
     /// Figure of a paper that it reproduces.
     pub paper: Option<String>,
-    /// Definitions whose rows are drawn. Default: only the definition of the figure.
+    /// Definitions whose rows are drawn. The default is the definition of the figure.
     #[serde(default)]
     pub benches: Vec<String>,
-    /// Row field of the horizontal axis: `size`, `batch`, `bench`, `impl`, `device`, `mode` or the
-    /// name of a detail.
-    pub x: String,
-    /// Row field of the vertical axis: `mpps`, `gbps`, `p50_us`, `p99_us`, `watts` or the name of a
+    /// Row field of the horizontal axis: `size`, `batch`, `bench`, `impl`, `device`, `mode` or a
     /// detail.
+    pub x: String,
+    /// Row field of the vertical axis: `mpps`, `gbps`, `p50_us`, `p99_us`, `watts` or a detail.
     pub y: String,
     /// Row field that separates the series.
     pub series: String,

@@ -26,7 +26,7 @@ pub enum Error {
     /// The workload cannot be set up on this machine.
     #[error("{0}")]
     Setup(String),
-    /// A competitor returned a wrong result. This is a bug in the competitor or in the bench.
+    /// A competitor returned a wrong result, because of a bug in the competitor or in the bench.
     #[error("{who} returned a wrong result: {what}")]
     Wrong {
         /// Name of the competitor.

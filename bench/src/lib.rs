@@ -1,8 +1,8 @@
 //! Benches of Godwit, and the peers that they compare it with.
 //!
-//! A bench is a definition: data in `bench/definitions/NAME.toml` that names a subject, the code
-//! that measures. Every subject verifies its results before it measures them. Rounds of all
-//! competitors alternate, and each figure is the median of its rounds.
+//! A bench is a definition in `bench/definitions/NAME.toml`. The definition names a subject, which
+//! is the code that measures. Every subject verifies its results before it measures them. Rounds of
+//! all competitors alternate, and each figure is the median of its rounds.
 //!
 //! | path | contents |
 //! |---|---|

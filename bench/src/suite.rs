@@ -1,4 +1,4 @@
-//! Runs the bench of a definition, or all benches of the suite.
+//! Runs the bench of one definition, or all benches of the suite.
 
 use std::time::{Duration, Instant};
 
@@ -29,7 +29,7 @@ pub struct Outcome {
     pub result: Result<Vec<Row>, Error>,
 }
 
-/// Returns all options that some bench accepts beyond the common ones.
+/// Returns all bench options other than the common ones.
 pub fn options() -> Vec<&'static OptionSpec> {
     let mut found: Vec<&'static OptionSpec> = Vec::new();
     for option in SUBJECTS.iter().flat_map(Subject::options) {
@@ -56,8 +56,8 @@ pub fn find(name: &str) -> Result<&'static Definition, Error> {
 /// Runs the bench called `name`.
 ///
 /// # Errors
-/// The bench or a device does not exist, the request has an option that the bench does not accept,
-/// or a competitor returned a wrong result.
+/// Returns an error if the bench or a device does not exist, if the request has an option that the
+/// bench does not accept, or if a competitor returned a wrong result.
 pub fn run(name: &str, request: &Request, progress: &mut Progress<'_>) -> Result<Vec<Row>, Error> {
     run_definition(find(name)?, request, progress)
 }
@@ -65,7 +65,7 @@ pub fn run(name: &str, request: &Request, progress: &mut Progress<'_>) -> Result
 /// Runs every definition of the suite on each of its devices that this machine has, and calls
 /// `done` after each.
 ///
-/// An error of a bench does not end the suite. Options of the request beyond the common ones are
+/// If a bench fails, the suite continues. Options of the request beyond the common ones are
 /// ignored.
 pub fn run_all(request: &Request, progress: &mut Progress<'_>, done: &mut dyn FnMut(Outcome)) {
     let present = present();

@@ -8,9 +8,9 @@ use godwit_device::Error;
 
 use crate::{CHAINS_PER_CORE, CopyRates, Measure, table_word, table_words};
 
-/// Size of the memory that copies cycle through, in bytes. It exceeds the caches.
+/// Size of the memory that copies cycle through, in bytes. It exceeds all caches.
 const AROUND_BYTES: usize = 64 << 20;
-/// Number of steps of each chain between two readings of the clock.
+/// Number of steps of each chain between two clock readings.
 const STEPS: usize = 4096;
 
 /// The CPU.
@@ -35,8 +35,7 @@ impl CpuMeasure {
 }
 
 impl Measure for CpuMeasure {
-    /// Measures one core per direction. Both directions are the same operation on the host's
-    /// memory.
+    /// Measures one core per direction. Both directions are copies within host memory.
     fn copy(&mut self, bytes: usize, time: Duration, begin: &dyn Fn()) -> Result<CopyRates, Error> {
         begin();
         let one = copy(bytes, time);
@@ -71,8 +70,8 @@ impl Measure for CpuMeasure {
         Ok(rate)
     }
 
-    /// Reads one step of all chains after the other, on one core. The processor overlaps the reads
-    /// of different chains.
+    /// Advances all chains by one read after another, on one core. The processor overlaps reads of
+    /// different chains.
     fn lookups(&mut self, bytes: usize, headers: &mut [u32], depth: u32, time: Duration) -> Result<Vec<f64>, Error> {
         let table = self.table(bytes);
         let mask = table.len() - 1;
@@ -105,7 +104,6 @@ fn copy(bytes: usize, time: Duration) -> f64 {
         for (to, from) in to.chunks_exact_mut(bytes).zip(from.chunks_exact(bytes)) {
             black_box(&mut *to).copy_from_slice(black_box(from));
             done += bytes;
-            // Large copies read the clock every time, small copies once per MiB.
             if done.is_multiple_of(1 << 20) && started.elapsed() >= time {
                 return done as f64 / started.elapsed().as_secs_f64();
             }

@@ -20,7 +20,8 @@ extern "C" __global__ void gw_random_reads(const unsigned *table, unsigned mask,
     last[chain] = index;
 }
 
-/* Each thread replaces its header by the result of a lookup: a chain of `depth` dependent reads. */
+/* Each thread replaces its header with the result of a lookup, which is a chain of `depth`
+ * dependent reads. */
 extern "C" __global__ void gw_lookups(const unsigned *table, unsigned mask, unsigned depth,
                                       unsigned *headers, unsigned count)
 {
@@ -36,8 +37,8 @@ extern "C" __global__ void gw_lookups(const unsigned *table, unsigned mask, unsi
 }
 
 /*
- * Answers each value of the host's word with the same value, until the host writes 0xffffffff. The
- * host writes word[0]. The device writes word[16], which is in another cache line.
+ * Echoes each value of the host's word until the host writes 0xffffffff. The host writes word[0].
+ * The device writes word[16], which is in another cache line.
  */
 extern "C" __global__ void gw_answer(unsigned *word, unsigned rounds)
 {

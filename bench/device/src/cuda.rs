@@ -14,7 +14,7 @@ use godwit_device::cuda::{architecture_of, context};
 use crate::{CopyRates, Measure, table_word, table_words};
 
 const SOURCE: &str = include_str!("cuda.cu");
-/// Number of copies per direction in flight before the host waits.
+/// Copies in flight per direction before the host waits.
 const COPIES: usize = 8;
 /// Number of steps of each chain in one launch.
 const STEPS: u32 = 256;
@@ -27,8 +27,8 @@ const END: u32 = u32::MAX;
 
 /// A CUDA device.
 pub(crate) struct CudaMeasure {
-    /// The last table and its number of words. It is kept because filling a large table takes
-    /// longer than measuring it.
+    /// The last table and its number of words. Reuse saves time, because filling a large table
+    /// takes longer than measuring it.
     table: Option<(usize, DeviceMemory)>,
     nothing: Function,
     random_reads: Function,
@@ -97,8 +97,8 @@ impl Drop for Direction<'_> {
     }
 }
 
-/// Returns the sum of the copy rates of all directions, in bytes per second. The flag selects
-/// copies to the device.
+/// Returns the total copy rate of all directions, in bytes per second. The flag selects copies to
+/// the device.
 fn rate(directions: &[(&Direction<'_>, bool)], time: Duration, begin: &dyn Fn()) -> Result<f64, DriverError> {
     let round = || -> Result<usize, DriverError> {
         directions.iter().try_for_each(|(direction, to_device)| direction.start(*to_device))?;
@@ -276,7 +276,7 @@ impl CudaMeasure {
     }
 }
 
-/// Words in page-locked memory, which the host accesses only while the device does not.
+/// Words in page-locked memory. The host accesses them only while the device does not.
 struct HostWords {
     memory: PinnedMemory,
     words: usize,

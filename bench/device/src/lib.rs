@@ -35,33 +35,34 @@ const RATES: usize = 3;
 pub struct CopyRates {
     /// Rate to the device, without copies in the other direction.
     pub host_to_device: f64,
-    /// Rate from the device, without copies in the other direction.
+    /// Rate from the device to the host, without copies in the other direction.
     pub device_to_host: f64,
-    /// Sum of the rates of both directions at the same time. Half of it limits packets that are
+    /// Total rate of both directions at the same time. Half of it is the limit for packets that are
     /// copied both ways.
     pub both: f64,
 }
 
-/// A device whose rates can be measured. Each call takes about the given time. Nothing else should
-/// run on the device during a measurement.
+/// A device whose rates can be measured. Each call takes about the given time. The device should
+/// have no other work during a measurement.
 pub trait Measure {
     /// Measures copies of `bytes` bytes, with several copies in flight. Calls `begin` before each
     /// of the three measurements, after all preparation. Callers that measure several devices at
-    /// once synchronize in `begin`.
+    /// once synchronise in `begin`.
     ///
     /// # Errors
     /// Fails if the driver fails or the device has too little memory.
     fn copy(&mut self, bytes: usize, time: Duration, begin: &dyn Fn()) -> Result<CopyRates, Error>;
 
     /// Returns `count` launch latencies of an empty kernel, in nanoseconds. A latency ends when the
-    /// host knows that the kernel has ended. Returns `None` if the device launches nothing.
+    /// host knows that the kernel has ended. Returns `None` if the device has no launches.
     ///
     /// # Errors
     /// Fails if the driver fails.
     fn launch(&mut self, count: usize) -> Result<Option<Vec<f64>>, Error>;
 
-    /// Returns `count` round-trip times, in nanoseconds, from a write of the host to the answer of
-    /// a polling kernel. Returns `None` if the device has no such kernel.
+    /// Returns `count` round-trip times between the host and a polling kernel, in nanoseconds. A
+    /// round trip lasts from the host's write until the kernel's answer. Returns `None` if the
+    /// device has no such kernel.
     ///
     /// # Errors
     /// Fails if the driver fails.
@@ -70,7 +71,7 @@ pub trait Measure {
         Ok(None)
     }
 
-    /// Returns the number of random 4-byte reads per second in a table of `bytes` bytes, by
+    /// Returns the number of random 4-byte reads per second in a table of `bytes` bytes, with
     /// `chains` parallel chains. Each read gives its chain the next index. `bytes` is rounded down
     /// to a power of two.
     ///
@@ -78,10 +79,11 @@ pub trait Measure {
     /// Fails if the driver fails or the device has too little memory for the table.
     fn random_reads(&mut self, bytes: usize, chains: usize, time: Duration) -> Result<f64, Error>;
 
-    /// Returns the times of batches of lookups, in nanoseconds, for about `time`. A batch has one
-    /// lookup for each of `headers`, which is a chain of `depth` dependent reads in the table of
-    /// [`Measure::random_reads`]. Its time includes the transfer of the headers to the device and
-    /// of the results back (G-Opt, section 2.6.1). `headers` receives the results, see [`lookup`].
+    /// Measures lookup batches for about `time`, and returns their times in nanoseconds. A batch
+    /// has one lookup per element of `headers`. A lookup is a chain of `depth` dependent reads in
+    /// the table of [`Measure::random_reads`]. The time includes the transfer of headers to the
+    /// device and of results back (G-Opt, section 2.6.1). `headers` receives the results of
+    /// [`lookup`].
     ///
     /// # Errors
     /// Fails if the driver fails or the device has too little memory for the table.
@@ -91,7 +93,7 @@ pub trait Measure {
 /// Opens a device by its number.
 type Open = fn(usize) -> Result<Box<dyn Measure>, Error>;
 
-/// Measurements of each kind of device, by the name of the kind.
+/// Measurements by device kind.
 const MEASURES: [(&str, Open); 3] = [
     (godwit_device::cpu::ID, |_| Ok(Box::new(cpu::CpuMeasure::new()))),
     (godwit_device::opencl::ID, |number| Ok(Box::new(opencl::OpenClMeasure::new(number)?))),
@@ -116,8 +118,8 @@ pub fn open(id: &str) -> Result<Box<dyn Measure>, Error> {
 pub fn copy_at_once(ids: &[&str], bytes: usize, time: Duration) -> Result<Vec<CopyRates>, Error> {
     let together = Barrier::new(ids.len());
     let copy = |id: &str| {
-        // Number of rates that this device has started to measure. If it fails, it releases the
-        // other devices.
+        // Number of measurements that this device has started. If it fails, it releases the other
+        // devices.
         let begun = Cell::new(0);
         let begin = || {
             begun.set(begun.get() + 1);
@@ -154,8 +156,8 @@ fn table_word(index: usize) -> u32 {
     word ^ (word >> 16)
 }
 
-/// Returns the result of a lookup in a table of `bytes` bytes, without the table: the last index of
-/// a chain that starts at `header`.
+/// Computes the result of a lookup without the table. The result is the last index of a chain that
+/// starts at `header`.
 pub fn lookup(bytes: usize, header: u32, depth: u32) -> u32 {
     let mask = table_words(bytes) - 1;
     (0..depth).fold(header, |index, step| table_word(index as usize & mask).wrapping_add(step))

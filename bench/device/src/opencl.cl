@@ -17,8 +17,8 @@ __kernel void gw_random_reads(__global const uint *table, uint mask, uint steps,
     last[chain] = index;
 }
 
-/* Each work-item replaces its header by the result of a lookup: a chain of `depth` dependent
- * reads. */
+/* Each work-item replaces its header with the result of a lookup, which is a chain of `depth`
+ * dependent reads. */
 __kernel void gw_lookups(__global const uint *table, uint mask, uint depth, __global uint *headers)
 {
     const uint chain = (uint)get_global_id(0);

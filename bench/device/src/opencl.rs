@@ -19,7 +19,7 @@ use opencl3::types::CL_NON_BLOCKING;
 use crate::{CopyRates, Measure, table_word, table_words};
 
 const SOURCE: &str = include_str!("opencl.cl");
-/// Number of copies per direction in flight before the host waits.
+/// Copies in flight per direction before the host waits.
 const COPIES: usize = 8;
 /// Number of steps of each chain in one launch.
 const STEPS: u32 = 256;
@@ -29,8 +29,8 @@ const COPY_BYTES_MAX: usize = 256 << 20;
 /// An OpenCL device.
 // Fields are dropped in this order: objects of the context before the context.
 pub(crate) struct OpenClMeasure {
-    /// The last table and its number of words. It is kept because filling a large table takes
-    /// longer than measuring it.
+    /// The last table and its number of words. Reuse saves time, because filling a large table
+    /// takes longer than measuring it.
     table: Option<(usize, Buffer<u8>)>,
     nothing: Kernel,
     random_reads: Kernel,
@@ -171,8 +171,8 @@ impl Drop for Direction<'_> {
     }
 }
 
-/// Returns the sum of the copy rates of all directions, in bytes per second. The flag selects
-/// copies to the device.
+/// Returns the total copy rate of all directions, in bytes per second. The flag selects copies to
+/// the device.
 fn rate(directions: &mut [(&mut Direction<'_>, bool)], time: Duration, begin: &dyn Fn()) -> Result<f64, ClError> {
     let round = |directions: &mut [(&mut Direction<'_>, bool)]| -> Result<usize, ClError> {
         let mut bytes = 0;

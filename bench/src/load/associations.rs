@@ -32,8 +32,8 @@ pub(crate) struct Choice {
     pub(crate) decrypt: bool,
 }
 
-/// Outbound SAs of one suite, or of several suites alternately. For decryption, the same number of
-/// inbound SAs with the same keys follows.
+/// Outbound SAs of one suite, or of several suites alternately. For decryption, as many inbound SAs
+/// with the same keys follow.
 #[derive(Clone, Debug)]
 pub(crate) struct Associations {
     suites: Vec<(u8, &'static Suite)>,
@@ -55,7 +55,7 @@ impl Associations {
         Self::new(names, sas, choice.decrypt)
     }
 
-    /// Returns `sas` SAs of these suites. `inbound` adds the SAs for decryption.
+    /// Returns `sas` SAs of the suites in `names`. `inbound` adds the SAs for decryption.
     pub(crate) fn new(names: &[&str], sas: u32, inbound: bool) -> Result<Self, Error> {
         let suite = |name: &&str| {
             let number = suite::number(name);
@@ -76,13 +76,13 @@ impl Associations {
         Self { sas, ..self }
     }
 
-    /// Returns the same SAs for packets that are encrypted or decrypted at random.
+    /// Returns the same SAs, for a random mix of encrypted and decrypted packets.
     pub(crate) fn both_ways(self) -> Self {
         Self { inbound: true, both: true, ..self }
     }
 
-    /// Builds `ipsec` with these SAs. Keys depend on `seed`. The host half assigns every packet to
-    /// the first SA.
+    /// Builds `ipsec` with these SAs. Their keys depend on `seed`. The host half assigns every
+    /// packet to the first SA.
     pub(crate) fn function(&self, seed: u64) -> Result<Arc<dyn Function>, Error> {
         build("ipsec", &(self.text("sa", seed) + "[[policy]]\naction = \"protect\"\nsa = \"sa-0\"\n"))
     }
@@ -92,8 +92,8 @@ impl Associations {
         self.suites.iter().map(|(_, suite)| suite.name).collect::<Vec<_>>().join("+")
     }
 
-    /// Returns the configuration of the SAs, named `sa-0` and so on, as elements of the array
-    /// `table`.
+    /// Returns the SA configuration as elements of the array `table`. The names are `sa-0` and so
+    /// on.
     pub(crate) fn text(&self, table: &str, seed: u64) -> String {
         let mut text = String::new();
         for inbound in [false, true] {
@@ -116,7 +116,7 @@ impl Associations {
                     key
                 };
                 text += &transforms(suite, &key(suite.key_bytes + suite.salt_bytes()), &key(hmac_key_bytes(suite)));
-                // One process that has both directions of an SA must confirm it.
+                // A process with both directions of an SA must confirm it.
                 if inbound && suite.authentication != Authentication::None {
                     text += "insecure = true\n";
                 }
@@ -129,7 +129,7 @@ impl Associations {
         self.suites[sa as usize % self.suites.len()]
     }
 
-    /// Returns work for a random SA and a random sequence number, from which the IV is derived.
+    /// Returns a job with a random SA and a random sequence number, from which the IV is derived.
     pub(crate) fn any(&self, random: &mut Random) -> Job {
         let (sa, sequence) = (random.below(self.sas), random.next_u32().max(1).into());
         let (number, _) = self.suite(sa);
@@ -160,8 +160,8 @@ pub(crate) fn icv_bytes(suite: &Suite) -> usize {
     }
 }
 
-/// Returns the transform keys of an SA. Both secrets are hexadecimal. `cipher_key` belongs to the
-/// cipher or to GMAC and ends with the salt.
+/// Returns the configured keys of an SA's transform. Both secrets are hexadecimal. `cipher_key`
+/// belongs to the cipher or to GMAC and ends with the salt.
 pub(crate) fn transforms(suite: &Suite, cipher_key: &str, hmac_key: &str) -> String {
     let bits = 8 * suite.key_bytes;
     let encryption = match (suite.cipher, suite.authentication) {

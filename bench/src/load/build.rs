@@ -8,12 +8,12 @@ use toml::de::DeTable;
 
 use crate::error::Error;
 
-/// Builds a function of `kind` from the keys in `stanza`. The only port is `out`.
+/// Builds a function of `kind` with the port `out`. `stanza` contains its configuration keys.
 pub(crate) fn build(kind: &str, stanza: &str) -> Result<Arc<dyn Function>, Error> {
     build_with_ports(kind, stanza, &["out".to_owned()])
 }
 
-/// Builds a function of `kind` from the keys in `stanza`, with these ports.
+/// Builds a function of `kind` with these ports. `stanza` contains its configuration keys.
 pub(crate) fn build_with_ports(kind: &str, stanza: &str, ports: &[String]) -> Result<Arc<dyn Function>, Error> {
     let registration =
         godwit_function::kind(kind).ok_or_else(|| Error::Setup(format!("there is no function kind `{kind}`")))?;

@@ -52,7 +52,7 @@ pub(crate) fn length(size: Size, random: &mut Random) -> usize {
         Size::Bytes(bytes) => usize::from(bytes),
         Size::Random => 60 + random.below(1455) as usize,
         Size::Uniform { min, max } => usize::from(min) + random.below(u32::from(max - min) + 1) as usize,
-        // 61.22 %, 23.47 % and 15.31 % of 60, 536 and 1360 bytes with FCS.
+        // Sizes with FCS: 61.22 % have 60 bytes, 23.47 % 536 bytes, and 15.31 % 1360 bytes.
         Size::ImixPipsea => match random.below(98) {
             0..60 => 56,
             60..83 => 532,
@@ -68,7 +68,7 @@ pub(crate) fn noise(random: &mut Random, payload: &mut [u8]) {
     payload.fill_with(|| random.next_u32() as u8);
 }
 
-/// Returns a function that makes frames and lets `payload` fill their payload.
+/// Returns a function that makes frames. `payload` fills the payload of each frame.
 pub(crate) fn filled(payload: impl Fn(&mut Random, &mut [u8]) + Sync) -> impl Fn(Size, &mut Random) -> Vec<u8> + Sync {
     move |size, random| frame(size, random, &payload)
 }
@@ -86,7 +86,7 @@ pub(crate) struct Packets {
     pub(crate) region: Region,
     pub(crate) descriptors: Vec<Descriptor>,
     frames: Vec<Vec<u8>>,
-    /// Number of times that the frames were changed; part of the seed.
+    /// Number of times that the frames have changed, as part of the seed.
     generations: u32,
 }
 
@@ -135,7 +135,7 @@ impl Packets {
         self.frames.iter().map(Vec::len).sum()
     }
 
-    /// Gives every frame a new random destination. The next refresh copies it to the packets.
+    /// Gives every frame a new random destination, which the next refresh copies to the packets.
     pub(crate) fn redirect(&mut self) {
         self.generations += 1;
         let mut random = Random::new(1000 + u64::from(self.generations));
@@ -148,7 +148,7 @@ impl Packets {
         }
     }
 
-    /// Makes new frames of the same lengths. The next refresh copies them to the packets.
+    /// Makes new frames of the same lengths, which the next refresh copies to the packets.
     pub(crate) fn make_again(&mut self, make: &Make<'_>) {
         self.generations += 1;
         let mut random = Random::new(1000 + u64::from(self.generations));

@@ -1,5 +1,5 @@
-//! Clients and a web server for the benchmark of a TLS proxy. All of them run on the thread that
-//! calls [`Clients::round`], or on threads that it starts.
+//! Clients and a web server for the TLS proxy benchmark. They run on the thread that calls
+//! [`Clients::round`], or on threads that it starts.
 
 use std::cell::RefCell;
 use std::io;
@@ -54,12 +54,12 @@ impl Work {
 /// Clients that verify the certificate and every signature of a server.
 pub(crate) struct Clients(ClientConfig);
 
-/// A client before the measurement: its connector, and its connection if that stays open.
+/// A client before the measurement: its connector, and a connection if it stays open.
 type Prepared = (TlsConnector, Option<TlsStream<TcpStream>>);
 
 /// Results of one round.
 pub(crate) struct Round {
-    /// Time of each handshake or request in nanoseconds, as the client sees it.
+    /// Nanoseconds per handshake or request, measured by the client.
     pub(crate) times_ns: Vec<f64>,
     pub(crate) elapsed: Duration,
 }
@@ -69,7 +69,7 @@ impl Clients {
     pub(crate) fn new(certificate: &Path) -> Result<Self, Error> {
         let mut roots = RootCertStore::empty();
         roots.add(CertificateDer::from_pem_file(certificate).map_err(Error::setup)?).map_err(Error::setup)?;
-        // All servers of the benchmark use the same suite and the same group.
+        // All benchmarked servers use the same suite and the same group.
         let mut provider = aws_lc_rs::default_provider();
         provider.cipher_suites = vec![cipher_suite::TLS13_AES_128_GCM_SHA256];
         provider.kx_groups = vec![kx_group::X25519];
@@ -77,7 +77,7 @@ impl Clients {
         Ok(Self(builder.map_err(Error::setup)?.with_root_certificates(roots).with_no_client_auth()))
     }
 
-    /// Returns a connector with its own memory of sessions, because each ticket serves one
+    /// Returns a connector with a separate session store, because each ticket serves one
     /// connection.
     fn connector(&self, work: Work) -> TlsConnector {
         let mut config = self.0.clone();
@@ -88,8 +88,8 @@ impl Clients {
         TlsConnector::from(Arc::new(config))
     }
 
-    /// Does `work` over `connections` connections at a time for the time `duration`. Also returns
-    /// the results of `measure` after the preparation and after the last answer.
+    /// Runs `work` on `connections` parallel connections for the time `duration`. Also returns the
+    /// results of `measure` after the preparation and after the last answer.
     ///
     /// # Errors
     /// Returns an error if a handshake or a request fails.
@@ -142,7 +142,7 @@ impl Clients {
     }
 }
 
-/// One client, which opens one connection after another, or sends one request after another.
+/// A client that opens one connection after another, or sends one request after another.
 struct Client {
     connector: TlsConnector,
     address: SocketAddr,
@@ -194,7 +194,8 @@ async fn connect(connector: &TlsConnector, address: SocketAddr) -> io::Result<Tl
     .await
 }
 
-/// Ends a connection, and waits for the end of the server. The server has then sent its tickets.
+/// Closes a connection and waits until the server has closed it. The server has then sent its
+/// tickets.
 async fn close(mut stream: TlsStream<TcpStream>) -> io::Result<()> {
     limited(async {
         stream.shutdown().await?;
@@ -232,7 +233,7 @@ async fn request(stream: &mut TlsStream<TcpStream>) -> io::Result<()> {
     .await
 }
 
-/// Starts a web server on a new thread, which ends with the process. Returns its address.
+/// Starts a web server on a new thread that runs until the process ends. Returns its address.
 pub(crate) fn web_server() -> Result<SocketAddr, Error> {
     let listener = std::net::TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).map_err(Error::setup)?;
     let address = listener.local_addr().map_err(Error::setup)?;

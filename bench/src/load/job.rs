@@ -9,7 +9,7 @@ pub(crate) struct Job {
     pub(crate) variant: u8,
     /// Parameter of the kernel.
     pub(crate) parameter: u64,
-    /// Variant and parameter that `ref` applies to the packet first, untimed. It makes the
+    /// Variant and parameter with which `ref` first prepares the packet, untimed. It makes the
     /// ciphertext that the function decrypts.
     pub(crate) before: Option<(u8, u64)>,
     /// Class of the packet in a chain.
@@ -17,7 +17,7 @@ pub(crate) struct Job {
 }
 
 impl Job {
-    /// Returns the work of function `instance` with its default `variant`.
+    /// Returns the job of function `instance` with its default `variant`.
     pub(crate) fn plain(instance: u16, variant: u8) -> Self {
         Self { instance, variant, parameter: 0, before: None, row: 0 }
     }

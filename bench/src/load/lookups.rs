@@ -1,4 +1,4 @@
-//! The tables of `ipv6`, `l2` and `ndn`, with frames that they know.
+//! Tables of `ipv6`, `l2` and `ndn`, with matching frames.
 
 use std::fmt::Write as _;
 use std::path::Path;
@@ -15,7 +15,7 @@ use crate::load::frames::{self, Make, Random};
 use crate::load::routes;
 use crate::load::size::Size;
 
-/// Names of the ports. `l2` uses both, the others use the first.
+/// Port names. `l2` uses both ports, and the other functions use the first.
 pub(crate) const PORTS: [&str; 2] = ["out", "far"];
 
 /// Size of a table.
@@ -23,7 +23,7 @@ pub(crate) const PORTS: [&str; 2] = ["out", "far"];
 pub(crate) struct Extent {
     /// Whether the table has few entries, so that tests are fast.
     pub(crate) brief: bool,
-    /// Approximate size in bytes. `None` selects a number of entries that is common in networks.
+    /// Approximate size in bytes. `None` selects an entry count that is common in networks.
     pub(crate) table_bytes: Option<usize>,
 }
 
@@ -39,17 +39,16 @@ impl Extent {
 /// A function with its table, and frames that the table knows.
 pub(crate) struct Lookups {
     pub(crate) function: Arc<dyn Function>,
-    /// Keys for a configuration of the engine. They build a small table, which `function` then
-    /// replaces.
+    /// Configuration keys for the engine. They build a small table, which `function` then replaces.
     pub(crate) stanza: String,
-    /// File that `stanza` names. It must exist while a configuration is read.
+    /// File that `stanza` names. It must exist while the engine reads the configuration.
     pub(crate) file: Option<NamedTempFile>,
     pub(crate) frame: Box<Make<'static>>,
 }
 
 impl Lookups {
-    /// Builds the function from a stanza that names a file, and then truncates the file to its
-    /// first line, because reading all of it again takes long.
+    /// Builds the function from a stanza that names a file. Then truncates the file to its first
+    /// line, because reading all of it again takes long.
     pub(crate) fn of_file(
         kind: &str,
         stanza: String,
@@ -94,7 +93,7 @@ const NEAR_STATIONS: u32 = 64;
 /// Returns `l2` with a million stations on the port `far`, and frames to them from 64 stations on
 /// `out`.
 pub(crate) fn l2(extent: &Extent) -> Result<Lookups, Error> {
-    // A table has a power of two of slots of 8 bytes. At most 95.5 % of them are filled, as with a
+    // A table has a power of two of 8-byte slots. At most 95.5 % of them are filled, as with a
     // million stations.
     let stations = extent.entries(1_000_000, |bytes| (1 << bytes.max(1).ilog2()) / 8 / 1000 * 954);
     // Distinct local unicast addresses.
@@ -102,13 +101,13 @@ pub(crate) fn l2(extent: &Extent) -> Result<Lookups, Error> {
         let [a, b, c, d] = number.to_be_bytes();
         [2, 1, a, b, c, d]
     };
-    // Ageing is off: its scans would use the same memory as the lookups.
+    // Ageing is off, because its scans would use the same memory as the lookups.
     let stanza = |capacity: u32| format!("capacity = {capacity}\nageing_s = 0\n");
     let context = BuildContext { name: "l2", ports: &PORTS.map(str::to_owned), directory: Path::new(".") };
     let text = stanza(stations + NEAR_STATIONS);
     let function = l2::build_switch(DeTable::parse(&text).map_err(Error::setup)?, &context).map_err(Error::setup)?;
-    // The stations are learned directly instead of from a file. For 70 million stations, writing
-    // and reading 2 GB of text would take longer.
+    // The stations are learned directly. For 70 million stations, writing and reading a file with 2
+    // GB of text would take longer.
     let learned = |number: u32| (l2::key(1, MacAddress(station(number))), u8::from(number < stations));
     let numbers: Vec<u32> = (0..stations + NEAR_STATIONS).collect();
     for part in numbers.chunks(1 << 20) {
@@ -124,7 +123,7 @@ pub(crate) fn l2(extent: &Extent) -> Result<Lookups, Error> {
     Ok(Lookups { function: Arc::new(function), stanza: stanza(NEAR_STATIONS), file: None, frame: Box::new(frame) })
 }
 
-/// Returns `ndn` with ten million names of two components, and Interests for names with one more
+/// Returns `ndn` with ten million two-component names, and Interests for names with one more
 /// component.
 pub(crate) fn ndn(extent: &Extent) -> Result<Lookups, Error> {
     let names = extent.entries(10_000_000, |bytes| bytes / 80);

@@ -1,5 +1,5 @@
-//! Workloads: frames, SAs, routes, names, and the functions built from them. Everything is derived
-//! from a seed.
+//! Workloads: frames, SAs, routes, names, and the functions built from them. A seed determines all
+//! random data.
 //!
 //! | file | contents |
 //! |---|---|

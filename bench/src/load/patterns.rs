@@ -35,7 +35,7 @@ pub(crate) fn inspection(patterns: &[String], progress: &mut Progress<'_>) -> Re
     Ok(function)
 }
 
-/// Fills a payload with random bytes, and puts a pattern into 30 % of the payloads.
+/// Fills a payload with random bytes. 30 % of the payloads contain a pattern.
 pub(crate) fn plant(patterns: &[String], random: &mut Random, payload: &mut [u8]) {
     payload.fill_with(|| random.next_u32() as u8);
     let pattern = patterns[random.below(patterns.len() as u32) as usize].as_bytes();

@@ -80,8 +80,8 @@ pub(crate) fn prefixes_2025() -> Result<Vec<Route>, Error> {
     Ok(routes.collect())
 }
 
-/// Returns `count` distinct random routes. Their lengths are distributed as in a full table: mostly
-/// /24, some longer.
+/// Returns `count` distinct random routes. Their length distribution resembles a full table: mostly
+/// /24, and some longer prefixes.
 pub(crate) fn random_routes(count: usize) -> Vec<Route> {
     let mut random = Random::new(1);
     let mut seen = std::collections::HashSet::with_capacity(count);
@@ -131,8 +131,7 @@ pub(crate) fn random_addresses(count: usize) -> Vec<u32> {
     (0..count).map(|_| crate::load::frames::address(&mut random)).collect()
 }
 
-/// Returns addresses below uniformly drawn prefixes, with random host bits: the destinations that a
-/// router sees.
+/// Returns addresses below uniformly drawn prefixes, with random host bits, as a router sees them.
 pub(crate) fn routed_addresses(routes: &[Route], count: usize) -> Vec<u32> {
     let mut random = Random::new(98);
     let address = |_| {
@@ -142,19 +141,20 @@ pub(crate) fn routed_addresses(routes: &[Route], count: usize) -> Vec<u32> {
     (0..count).map(address).collect()
 }
 
-/// Returns routes as the peers read them: prefix, length and next hop, each as a 32-bit
-/// little-endian word.
+/// Returns routes in the peers' input format. Prefix, length and next hop are 32-bit little-endian
+/// words.
 pub(crate) fn records(routes: &[Route]) -> Vec<u8> {
     let words = routes.iter().flat_map(|route| [route.prefix, u32::from(route.length), route.next_hop]);
     words.flat_map(u32::to_le_bytes).collect()
 }
 
-/// Returns addresses as the peers read them: 32-bit little-endian words.
+/// Returns addresses in the peers' input format: 32-bit little-endian words.
 pub(crate) fn address_list(addresses: &[u32]) -> Vec<u8> {
     addresses.iter().copied().flat_map(u32::to_le_bytes).collect()
 }
 
-/// Returns the keys of `ipv4` or `ipv6` for a file of routes. All next hops use the port `out`.
+/// Returns the configuration keys of `ipv4` or `ipv6` with a route file. All next hops use the port
+/// `out`.
 pub(crate) fn stanza(file: &Path) -> String {
     let mut text = format!("routes = {:?}\n", file.display().to_string());
     for hop in 0..NEXT_HOPS {

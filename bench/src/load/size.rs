@@ -9,7 +9,7 @@ pub enum Size {
     Bytes(u16),
     /// 7:4:1 of 64, 570 and 1518 bytes with FCS (RFC 6985).
     Imix,
-    /// 61.22 %, 23.47 % and 15.31 % of 60, 536 and 1360 bytes with FCS (PIPSEA).
+    /// 61.22 % have 60 bytes, 23.47 % 536 bytes, and 15.31 % 1360 bytes, with FCS (PIPSEA).
     ImixPipsea,
     /// Uniformly random from 60 to 1514 bytes without FCS.
     Random,
@@ -68,7 +68,7 @@ impl std::fmt::Display for Size {
     }
 }
 
-/// Writes a number of bytes, or the name that the command line uses.
+/// Writes a number of bytes, or the name from the command line.
 impl Serialize for Size {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         match self {

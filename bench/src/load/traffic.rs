@@ -1,5 +1,5 @@
-//! A port that replays prepared frames in a loop and discards the packets sent to it. It is as
-//! cheap as a port can be.
+//! A port that replays prepared frames in a loop and discards outgoing packets. It costs as little
+//! as a port can.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -8,7 +8,7 @@ use godwit_io::live::{ArenaNeeds, Live, LiveContext, LivePort, SharedCounters};
 use godwit_io::{Clock, Departure, Error, PortCounters, QueueContext, Receive, Received, Transmit};
 use godwit_packet::{Batch, Outgoing, Region, Stamp, Steering};
 
-/// Bytes of a line. Frames are stored and copied in whole lines, which needs no call to `memcpy`.
+/// Bytes per line. Frames are stored and copied in whole lines, which avoids calls to `memcpy`.
 const LINE_BYTES: usize = 64;
 /// Frames of more lines than this are copied by `memcpy`.
 const LINES_MAX: usize = 4;
@@ -96,7 +96,7 @@ impl Frames {
     }
 }
 
-/// The port. Worker `i` of `n` receives every `n`th frame, starting with frame `i`.
+/// Port that replays frames. Worker `i` of `n` receives every `n`th frame, starting with frame `i`.
 #[derive(Clone, Debug)]
 pub(crate) struct Traffic {
     pub(crate) frames: Arc<Frames>,
@@ -104,9 +104,9 @@ pub(crate) struct Traffic {
     pub(crate) rate: Option<f64>,
     /// Number of packets, or `None` for no limit.
     pub(crate) packets: Option<u64>,
-    /// Sum of the hashes of all sent frames. Valid if `packets` is set.
+    /// Sum of the hashes of all sent frames, valid if `packets` is set.
     pub(crate) digest: Arc<AtomicU64>,
-    /// Times from the due time of packets to their departure. Valid if `rate` is set.
+    /// Delays of packets from their due time to their departure, valid if `rate` is set.
     pub(crate) latencies: Arc<Latencies>,
 }
 
@@ -132,7 +132,7 @@ fn shortest_ns(class: usize) -> u64 {
 }
 
 impl Latencies {
-    /// Returns the quantile `share` of all times, or `None` if there are none.
+    /// Returns the quantile `share` of all times, or `None` without any times.
     pub(crate) fn ns(&self, share: f64) -> Option<f64> {
         let counts = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let all: u64 = counts.iter().sum();
@@ -153,8 +153,8 @@ impl Latencies {
     }
 }
 
-/// Maximum number of waiting packets per worker, as in the ring of a NIC. The oldest packets above
-/// it are missed. Applies to ports with a rate.
+/// Maximum number of waiting packets per worker, as in a NIC ring. If more packets wait, the port
+/// counts the oldest as missed. Applies to ports with a rate.
 const QUEUE_PACKETS: u64 = 4096;
 
 impl Traffic {
@@ -186,7 +186,7 @@ struct Open {
     traffic: Traffic,
     workers: usize,
     stop: Arc<AtomicBool>,
-    /// Counters of the receive queue of each worker, then of the transmit queue of each worker.
+    /// Counters of each worker's receive queue, then of each worker's transmit queue.
     counters: Vec<Arc<SharedCounters>>,
 }
 
@@ -255,7 +255,8 @@ impl Queue {
         if next < self.frames.frames.len() { next } else { next % self.workers }
     }
 
-    /// Returns the number of waiting packets. Counts the oldest as missed if the ring has no room.
+    /// Returns the number of waiting packets. If the ring is full, counts the oldest packets as
+    /// missed.
     fn due(&mut self, now_ns: u64) -> u64 {
         let start_ns = *self.start_ns.get_or_insert(now_ns);
         let Some(rate) = self.rate else { return u64::MAX };
@@ -267,7 +268,7 @@ impl Queue {
         waiting - missed
     }
 
-    /// Returns the due time of a packet, counted over received and missed packets.
+    /// Returns the due time of a packet. Both received and missed packets count.
     #[inline(always)]
     fn time_ns(&self, packet: u64, now_ns: u64) -> u64 {
         match (self.rate, self.start_ns) {
@@ -338,7 +339,7 @@ impl Receive for Queue {
 
 struct Sink {
     digest: Option<Arc<AtomicU64>>,
-    /// Times of this queue, and the histogram that receives them at the end.
+    /// Times of this queue, and the histogram that finally receives them.
     timed: Option<(Arc<Latencies>, Vec<u64>)>,
     shared: Arc<SharedCounters>,
     counters: PortCounters,

@@ -16,9 +16,9 @@ const HEIGHT: u32 = 380;
 const LEGEND_LINE: u32 = 18;
 /// Columns of the legend.
 const LEGEND_COLUMNS: usize = 2;
-/// Fraction of the distance between two positions that a group of bars fills.
+/// Fraction of the distance between two positions that a bar group fills.
 const GROUP_WIDTH: f64 = 0.8;
-/// Colours of the series, distinguishable with colour blindness (Okabe and Ito).
+/// Series colours that colour-blind readers can distinguish (Okabe and Ito).
 const COLOURS: [RGBColor; 8] = [
     RGBColor(0, 114, 178),
     RGBColor(230, 159, 0),

@@ -1,7 +1,7 @@
 //! The report: a page and figures, generated from stored records.
 //!
-//! The newest record of each machine is used. Everything in the output comes from files of the
-//! repository, so the output is the same wherever it is generated.
+//! The report uses the newest record of each machine. It depends only on files of the repository,
+//! so the output is the same on every machine.
 
 mod figure;
 mod page;
@@ -34,8 +34,8 @@ struct DrawnFigure {
     sources: Vec<String>,
 }
 
-/// Reads the records below `results` and writes the page and the figures to `output`. Returns the
-/// paths of the written files. Figures of earlier reports are removed.
+/// Reads the records below `results`, and writes the page and the figures to `output`. Returns the
+/// paths of the written files, and removes figures of earlier reports.
 ///
 /// # Errors
 /// Returns an error if there is no record, a record is invalid, or a file cannot be written.
@@ -71,7 +71,7 @@ pub fn report(results: &Path, output: &Path) -> Result<Vec<PathBuf>, Error> {
     Ok(written)
 }
 
-/// Returns the newest record of each machine, sorted by the name of the machine.
+/// Returns the newest record of each machine, sorted by machine name.
 fn newest(results: &Path) -> Result<Vec<Machine>, Error> {
     let mut machines = Vec::new();
     for folder in entries(results)?.into_iter().filter(|path| path.is_dir()) {

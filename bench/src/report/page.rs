@@ -139,7 +139,7 @@ fn about(manifest: &Manifest) -> String {
     text
 }
 
-/// Returns an item of a Markdown list that names all `values`, or an empty text without values.
+/// Returns a Markdown list item that names all `values`, or an empty text without values.
 fn list(title: &str, values: &[String]) -> String {
     let Some((last, others)) = values.split_last() else { return String::new() };
     let mut text = format!("- {title}:");
@@ -156,7 +156,7 @@ fn list(title: &str, values: &[String]) -> String {
     text
 }
 
-/// Returns the lines of one bench by name and device, in the order of the rows.
+/// Returns the lines of one bench by name and device, in row order.
 fn lines(definition: &Definition, machine: &Machine) -> Vec<((String, String), Line)> {
     let mut lines: Vec<((String, String), Line)> = Vec::new();
     for recorded in machine.record.rows.iter().filter(|row| row.definition == definition.name) {

@@ -12,7 +12,7 @@ type Points = Vec<(Position, f64)>;
 /// The data of one figure.
 #[derive(Debug, PartialEq)]
 pub(super) struct Data {
-    /// Positions on the horizontal axis, in order. Numbers come before names.
+    /// Positions on the horizontal axis in order. Numbers come before names.
     pub(super) positions: Vec<Position>,
     /// The curves or groups of bars.
     pub(super) series: Vec<Series>,
@@ -22,7 +22,7 @@ pub(super) struct Data {
 #[derive(Debug, PartialEq)]
 pub(super) struct Series {
     pub(super) name: String,
-    /// Pairs of an index into [`Data::positions`] and a value, sorted by the index.
+    /// Pairs of a position index and a value, sorted by the index.
     pub(super) points: Vec<(usize, f64)>,
     /// Whether the values come from a paper.
     pub(super) is_published: bool,
@@ -53,7 +53,7 @@ impl Position {
         }
     }
 
-    /// Returns a key that sorts numbers by value, then names alphabetically.
+    /// Returns a sort key that orders numbers by value, and then names alphabetically.
     fn key(&self) -> (bool, u64, String) {
         match self {
             // The bits of a positive number have the order of its value.
@@ -72,10 +72,10 @@ impl std::fmt::Display for Position {
     }
 }
 
-/// Returns the data of `figure`, which belongs to the definition `definition`. Returns `None` if
-/// the record has no row for it.
+/// Returns the data of `figure` in the definition `definition`, or `None` if the record has no row
+/// for it.
 ///
-/// If several rows have the same series and position, the best one is used: the highest rate or the
+/// If several rows have the same series and position, the best one counts: the highest rate or the
 /// lowest latency.
 pub(super) fn data(figure: &Figure, definition: &str, rows: &[RecordedRow]) -> Option<Data> {
     let mut best: BTreeMap<String, Vec<(Position, f64)>> = BTreeMap::new();
@@ -128,7 +128,7 @@ pub(super) fn data(figure: &Figure, definition: &str, rows: &[RecordedRow]) -> O
     Some(Data { positions, series })
 }
 
-/// Returns whether the row has the values that the filter of the figure demands.
+/// Returns whether the row passes the figure's filter.
 fn passes(figure: &Figure, row: &Row) -> bool {
     figure.filter.iter().all(|(name, permitted)| {
         let Some(value) = field(row, name) else { return false };
@@ -148,7 +148,7 @@ fn equals(permitted: &toml::Value, value: &Detail) -> bool {
     }
 }
 
-/// Returns the name of the series of a row. A peer is named by its device, which is its name.
+/// Returns the series name of a row. The name of a peer's series includes the peer.
 fn series_name(figure: &Figure, row: &Row) -> String {
     let value = field(row, &figure.series).map(|value| plain(&value)).unwrap_or_default();
     match (row.peer, figure.series.as_str()) {
@@ -157,7 +157,7 @@ fn series_name(figure: &Figure, row: &Row) -> String {
     }
 }
 
-/// Returns the value of a field of a row, or of a detail with this name.
+/// Returns the value of a row field, or of a detail with this name.
 pub(super) fn field(row: &Row, name: &str) -> Option<Detail> {
     Some(match name {
         "bench" => Detail::Text(row.bench.clone()),

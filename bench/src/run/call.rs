@@ -1,4 +1,4 @@
-//! A function on packets in memory: host half and kernel, bin after bin.
+//! Runs a function on packets in memory: host half and kernel, bin after bin.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -22,9 +22,9 @@ use crate::run::workload::{Competitor, Refresh, Workload};
 
 /// Packets of a bin.
 const BIN_PACKETS: usize = 256;
-/// Packets of a pass. They stay in the L2 cache, as packets do that a NIC has written to the cache.
+/// Packets per pass. They fit into the L2 cache, like packets that a NIC has written to the cache.
 pub(crate) const PACKETS: usize = 1024;
-/// Time of one implementation before the next one takes its turn. It is long enough to fill the
+/// Time that an implementation runs before the next one takes its turn. It suffices to fill the
 /// caches.
 const ROUND: Duration = Duration::from_millis(20);
 
@@ -108,7 +108,7 @@ pub(crate) fn measure(
     Ok(rows)
 }
 
-/// Reports the ratio of our best form to the peer, at the last size.
+/// Reports the ratio of our best form to the peer at the last size.
 fn report_ratio(rows: &[Row], progress: &mut Progress<'_>) {
     let Some(peer) = rows.last().filter(|row| row.peer) else {
         return;
@@ -118,11 +118,11 @@ fn report_ratio(rows: &[Row], progress: &mut Progress<'_>) {
     progress(&format!("{best:.2} Mpps, {:.2} Mpps of {}: ratio {:.2}", peer.mpps, peer.device, best / peer.mpps));
 }
 
-/// Number of passes whose frames are made together. Most passes then find the caches in the state
-/// in which the previous pass left them.
+/// Number of passes whose frames are made together. Most passes then find the caches as the
+/// previous pass left them.
 const PREPARED_PASSES: usize = 16;
 
-/// A function that prepares the packets of each pass, such as encryption before decryption.
+/// Function that prepares the packets of each pass, such as encryption before decryption.
 struct Preparation {
     plain: Packets,
     runner: Runner,
@@ -159,7 +159,7 @@ impl Preparation {
         Ok(())
     }
 
-    /// Processes all packets once more and calls `take` with the index and the frame of each.
+    /// Processes all packets once more, and calls `take` with each packet's index and frame.
     fn each(&mut self, take: &mut dyn FnMut(usize, &[u8])) -> Result<(), Error> {
         let mut index = 0;
         let mut show = |region: &Region, chunk: &Chunk| {
@@ -219,8 +219,8 @@ impl Runner {
         })
     }
 
-    /// Runs a pass over all packets. Returns the nanoseconds of host half and kernel, including the
-    /// completion in the host half.
+    /// Runs a pass over all packets. Returns the nanoseconds of the kernel and both steps of the
+    /// host half.
     fn pass(&mut self, packets: &mut Packets) -> Result<f64, Error> {
         self.pass_to(packets, &mut |_, _| ())
     }
@@ -268,8 +268,8 @@ impl Runner {
         Ok(total_ns)
     }
 
-    /// Checks that a function with a host half drops nothing: a pass over dropped packets would be
-    /// fast.
+    /// Checks that a function with a host half drops nothing, because a pass over dropped packets
+    /// would be too fast.
     fn check(&self, chunk: &Chunk) -> Result<(), Error> {
         let drops = |outcomes: &[Outcome]| outcomes.iter().filter(|outcome| outcome.verdict == VERDICT_DROP).count();
         let dropped = if self.host_half.is_some() { drops(&self.outcomes).max(drops(&chunk.outcomes)) } else { 0 };

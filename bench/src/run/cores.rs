@@ -10,11 +10,11 @@ use crate::error::Error;
 use crate::run::options::LaneOptions;
 
 /// Returns the cores of this process, and how many of them feed the device: `--workers`, or one.
-/// The feeding cores are the first ones.
+/// The feeding cores come first.
 ///
 /// # Errors
-/// The request names several devices or only the CPU, or no core would remain besides the feeding
-/// ones.
+/// Returns an error if the request names several devices or only the CPU, or if all cores would
+/// feed the device.
 pub(crate) fn with_device(options: &LaneOptions) -> Result<(Vec<usize>, usize), Error> {
     let cores = allowed()?;
     let feeding = options.workers.first().copied().unwrap_or(1);
@@ -33,11 +33,12 @@ pub(crate) fn with_device(options: &LaneOptions) -> Result<(Vec<usize>, usize), 
     Ok((cores, feeding))
 }
 
-/// Returns the numbers of threads that feed the device, to be measured one after the other, and the
-/// cores for them. The list of cores is empty if a single thread feeds the device.
+/// Returns the thread counts to measure, and the cores for these threads. All threads feed the
+/// device. The list of cores is empty if a single thread feeds the device.
 ///
 /// # Errors
-/// Several threads are requested for several devices or for the CPU, or there are too few cores.
+/// Returns an error if several threads are requested for several devices or for the CPU, or if
+/// there are too few cores.
 pub(crate) fn feeding(options: &LaneOptions) -> Result<(Vec<usize>, Vec<usize>), Error> {
     let threads = if options.workers.is_empty() { vec![1] } else { options.workers.clone() };
     let largest = threads.iter().copied().max().unwrap_or(1);
@@ -65,8 +66,8 @@ pub(crate) fn count() -> usize {
     thread::available_parallelism().map_or(1, usize::from)
 }
 
-/// Returns two cores: one for a server, and one for its clients. They are the same if this process
-/// has only one.
+/// Returns two cores, for a server and for its clients. They are the same if this process has only
+/// one core.
 pub(crate) fn pair() -> Result<(usize, usize), Error> {
     let cores = allowed()?;
     let first = cores.first().copied().ok_or_else(|| Error::Setup("this process has no core".to_owned()))?;
@@ -86,8 +87,7 @@ pub(crate) fn pin(cores: &[usize]) -> Result<(), Error> {
     sched_setaffinity(Pid::from_raw(0), &set).map_err(Error::setup)
 }
 
-/// Runs `work` on a new thread that is pinned to these cores. Workers of an engine inherit the
-/// cores of its thread.
+/// Runs `work` on a new thread that is pinned to these cores. Engine workers inherit them.
 pub(crate) fn on<T: Send>(cores: &[usize], work: impl FnOnce() -> Result<T, Error> + Send) -> Result<T, Error> {
     let run = || {
         let pinned = pin(cores);

@@ -6,16 +6,15 @@ use crate::error::Error;
 use crate::load::size::Size;
 use crate::run::options::LaneOptions;
 
-/// Frame bytes of a chunk for a discrete GPU. Their buffers have about 8 MiB.
+/// Frame bytes per chunk for a discrete GPU. The buffers of such a chunk have about 8 MiB.
 const COPY_PACKETS_BYTES: usize = 4 << 20;
-/// Chunks of a pass, as a multiple of the chunks that a thread keeps in flight. With this factor
-/// the pipeline is full for half of the pass, and with several threads all of them are busy at the
-/// same time.
+/// Chunks per pass, as a multiple of the chunks that a thread keeps in flight. With this factor,
+/// the pipeline is full for half of the pass. Several threads are then busy at the same time.
 const PIPELINES: usize = 4;
-/// Upper limit of the default arena size that results from `PIPELINES`, in packets.
+/// Limit for the default arena size that `PIPELINES` implies, in packets.
 const PIPELINES_PACKETS_MAX: usize = 1 << 20;
-/// Largest default arena of brief runs, in packets. A larger one takes longer to fill than to
-/// measure.
+/// Maximum default arena size of brief runs, in packets. A larger arena takes longer to fill than
+/// to measure.
 const BRIEF_PACKETS: usize = 2048;
 
 /// Chunk size, bin size and arena size for a device.
@@ -39,9 +38,9 @@ impl Feed {
     /// Returns the sizes for `device` and frames of `size`.
     pub(crate) fn of(options: &LaneOptions, device: &str, size: Size) -> Self {
         // A discrete GPU needs copies of 8 MB with four in flight, because each chunk also has
-        // small copies: an H200 at 60 bytes reaches 0.80 of half the duplex copy rate with chunks
-        // of 16,384 packets, and 0.94 with 65,536. The CPU needs chunks that stay in its L2 cache,
-        // and runs them on submission. Arenas exceed the last-level cache.
+        // small copies. At 60 bytes, an H200 reaches 0.80 of half the duplex copy rate with chunks
+        // of 16,384 packets, and 0.94 with 65,536. The CPU runs chunks on submission, and needs
+        // chunks that fit into its L2 cache. Arenas exceed the last-level cache.
         let (batch, bin_packets, in_flight, packets) = if is_synchronous(device) {
             (256, 256, 1, 1 << 16)
         } else if has_own_memory(device) {
@@ -62,8 +61,9 @@ impl Feed {
         }
     }
 
-    /// Returns the sizes for each of `threads` that feed the first device and share the packets.
-    /// Chunks are smaller if there are too few packets, unless the request gives the chunk size.
+    /// Returns the sizes for each of `threads` threads that feed the first device and share the
+    /// packets. If there are too few packets, chunks are smaller, unless the request sets the chunk
+    /// size.
     ///
     /// # Errors
     /// Returns an error if there are too few packets.

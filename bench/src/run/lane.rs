@@ -1,5 +1,4 @@
-//! A function through the lane of a device, from arena to arena: prepared chunks with several in
-//! flight.
+//! Sends prepared chunks of packets through the lane of a device, with several chunks in flight.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -47,7 +46,7 @@ pub(crate) fn implementation(options: &LaneOptions) -> Result<Implementation, Er
     }
 }
 
-/// Measures a function at each size through the lane of a device, or of several devices at once.
+/// Measures a function at each size, through the lane of one device or of several devices at once.
 pub(crate) fn measure(
     workload: &Workload<'_>,
     options: &LaneOptions,
@@ -137,7 +136,7 @@ fn flow(
     Ok(flows(packets, options, device, implementation, feed, size, 1)?.remove(0))
 }
 
-/// Prepares the packets of a workload for each of several threads that feed one device.
+/// Prepares the workload's packets for each of several threads that feed one device.
 pub(crate) fn flows(
     Packets { function, frame, job, packed }: Packets<'_>,
     options: &LaneOptions,

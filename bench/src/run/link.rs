@@ -1,4 +1,4 @@
-//! The copy rate of a device's link, and the share of it that packets use.
+//! Measures the copy rate of a device's link, and the share of it that packets use.
 
 use std::time::Duration;
 
@@ -10,7 +10,7 @@ use crate::run::row::Details;
 /// Size of the copies, in bytes. Every copy engine reaches its full rate at this size.
 pub(crate) const COPY_BYTES: usize = 32 << 20;
 
-/// Returns the copy rate of both directions in sum, in bytes per second. If it cannot be measured,
+/// Returns the total copy rate of both directions, in bytes per second. If it cannot be measured,
 /// reports the reason and returns `None`.
 pub(crate) fn link(device: &str, time: Duration, progress: &mut Progress<'_>) -> Option<f64> {
     let rates = measure::open(device).and_then(|mut device| device.copy(COPY_BYTES, time, &|| {}));
@@ -31,8 +31,8 @@ pub(crate) fn link(device: &str, time: Duration, progress: &mut Progress<'_>) ->
     }
 }
 
-/// Returns the bytes that a packet needs to the device and back, and their share of half the copy
-/// rate of both directions. `moved` is `None` if nothing is copied or counted.
+/// Returns the bytes per packet to the device and back, and their share of half the total copy
+/// rate. `moved` is `None` if nothing is copied or counted.
 pub(crate) fn moved(mpps: f64, moved: Option<[f64; 2]>, link: Option<f64>) -> Details {
     let Some([to, from]) = moved else { return Details::default() };
     let details = Details::default().with("to_device_bytes", to).with("from_device_bytes", from);

@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::run::{cores, devices};
 
-/// Debian packages of the libraries that Godwit or its peers use, by name of the library.
+/// Debian packages of the libraries that Godwit or its peers use, by library name.
 const PACKAGES: [(&str, &[&str]); 6] = [
     ("ipsec-mb", &["libipsec-mb2", "libipsec-mb1"]),
     ("dpdk", &["libdpdk-dev", "dpdk"]),
@@ -48,7 +48,7 @@ pub struct Manifest {
     pub time: String,
     /// Versions of libraries, by name.
     pub libraries: BTreeMap<String, String>,
-    /// Frequency governor of the first core, if the machine reports it.
+    /// Frequency governor of the first core, if known.
     pub governor: Option<String>,
     /// Clock of the first core in MHz, if the machine reports it.
     pub clock_mhz: Option<f64>,
@@ -68,9 +68,9 @@ pub struct Gpu {
 }
 
 impl Manifest {
-    /// Describes this machine and this build. `machine` replaces the derived name of the machine.
+    /// Describes this machine and this build. `machine` replaces the derived machine name.
     ///
-    /// The commit comes from git in the current folder. If there is no repository, the environment
+    /// The commit comes from git in the current folder. Without a repository, the environment
     /// variables `GODWIT_COMMIT` and `GODWIT_DIRTY` (`1` for a tree with changes) replace it.
     pub fn of_this_machine(machine: Option<&str>) -> Self {
         let cpu = field("/proc/cpuinfo", "model name").unwrap_or_else(|| std::env::consts::ARCH.to_owned());
@@ -112,7 +112,7 @@ fn read(path: &str) -> Option<String> {
     fs::read_to_string(path).ok().map(|text| text.trim().to_owned())
 }
 
-/// Returns the first value called `name` in a file of lines `name : value`.
+/// Returns the first value of `name` in a file with lines of the form `name : value`.
 fn field(path: &str, name: &str) -> Option<String> {
     let text = fs::read_to_string(path).ok()?;
     text.lines().find_map(|line| {
@@ -158,7 +158,7 @@ fn libraries() -> BTreeMap<String, String> {
         .collect()
 }
 
-/// Returns a name of the machine made of its cores, its CPU and its first GPU.
+/// Returns a machine name that contains the core count, the CPU and the first GPU.
 fn slug(cores: usize, cpu: &str, gpu: Option<&str>) -> String {
     let text = format!("{cores}-cores {cpu} {}", gpu.unwrap_or_default());
     let mut slug = String::new();

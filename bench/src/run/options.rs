@@ -1,4 +1,4 @@
-//! The options of a bench: which exist, and their values from the definition and the command line.
+//! The options of a bench, with values from the definition and the command line.
 
 use std::collections::BTreeMap;
 use std::str::FromStr;
@@ -101,12 +101,12 @@ pub(crate) const LANE: &[&OptionSpec] = &[&MODE, &LAYOUT, &TRANSFER, &BATCH, &BI
 /// Options of benches with a choice of SAs.
 pub(crate) const IPSEC: &[&OptionSpec] = &[&SUITE, &SAS, &DECRYPT];
 
-/// A request of the user. Empty fields select the defaults of the definition.
+/// A user's request. Empty fields select the defaults of the definition.
 #[derive(Clone, Debug)]
 pub struct Request {
-    /// Names of the devices. Several devices are measured at once by benches that support it.
+    /// Device names. Benches that support several devices measure them at once.
     pub devices: Vec<String>,
-    /// Implementation: `ref`, `scalar`, `gopt`, `native` or, for functions alone, `all`.
+    /// Implementation: `ref`, `scalar`, `gopt`, `native` or, for single functions, `all`.
     pub implementation: Option<String>,
     /// Frame sizes.
     pub sizes: Vec<Size>,
@@ -114,7 +114,7 @@ pub struct Request {
     pub time: Option<Duration>,
     /// Whether to measure peers.
     pub peers: bool,
-    /// Values of all other options by name. A switch has the value `true`.
+    /// Values of all other options, by option name. A switch has the value `true`.
     pub options: BTreeMap<String, Vec<String>>,
 }
 
@@ -140,7 +140,7 @@ impl Request {
     }
 }
 
-/// Time for a figure below which tables, packets and rounds are few. Tests use it.
+/// Time per figure below which tables, packets and rounds are few. Tests use it.
 pub(crate) const BRIEF: Duration = Duration::from_millis(100);
 
 /// The options that every bench accepts, with defaults applied.
@@ -321,7 +321,7 @@ pub(crate) struct LaneOptions {
     pub(crate) in_flight: Option<usize>,
     /// Packets in the arena, over all threads.
     pub(crate) packets: Option<usize>,
-    /// Workers of the engine, or threads that feed the device. Each number is measured.
+    /// Numbers of engine workers, or of threads that feed the device. Each number is measured.
     pub(crate) workers: Vec<usize>,
 }
 
@@ -352,7 +352,8 @@ impl LaneOptions {
         self.common.devices()
     }
 
-    /// Returns whether prepared chunks go through a lane, instead of bins directly to the function.
+    /// Returns whether prepared chunks go through a lane. Otherwise, bins go directly to the
+    /// function.
     pub(crate) fn through_lane(&self) -> bool {
         self.mode.is_some() || !is_synchronous(self.device())
     }

@@ -1,7 +1,7 @@
-//! Peers that are separate programs.
+//! Peers that run as separate programs.
 //!
-//! `make peers` builds them into `target/peers`. `GODWIT_PEER_DIR` names another folder. A missing
-//! peer is reported and left out.
+//! `make peers` builds them into `target/peers`, and `GODWIT_PEER_DIR` names another folder. The
+//! bench reports a missing peer and omits it.
 
 use std::ffi::OsStr;
 use std::io::{BufRead, BufReader, Write};
@@ -21,7 +21,7 @@ pub(crate) fn find(name: &str) -> Option<PathBuf> {
     folders.into_iter().flatten().map(|folder| folder.join(name)).find(|path| path.is_file())
 }
 
-/// Returns the path of a peer. If it was not built, reports this and returns `None`.
+/// Returns the path of a peer. Reports a peer that was not built, and returns `None`.
 pub(crate) fn find_or_report(name: &str, progress: &mut Progress<'_>) -> Option<PathBuf> {
     let path = find(name);
     if path.is_none() {
@@ -30,9 +30,9 @@ pub(crate) fn find_or_report(name: &str, progress: &mut Progress<'_>) -> Option<
     path
 }
 
-/// Starts a peer with a table and lists of lookups, each in a file. Returns `None` if `use_peer` is
-/// false or if the peer was not built. With several lists, each request to the peer ends with the
-/// index of a list.
+/// Starts a peer with a table file and lookup files. Returns `None` if `use_peer` is false or if
+/// the peer was not built. With several lookup files, each request to the peer ends with the index
+/// of a file.
 pub(crate) fn over(
     name: &str,
     table: &[u8],
@@ -85,8 +85,8 @@ impl Peer {
         self.ask("go")
     }
 
-    /// Sends `request`, which runs one round. Returns its time in nanoseconds and the sum of its
-    /// results.
+    /// Sends `request`, which runs one round. Returns the round's time in nanoseconds and the sum
+    /// of its results.
     pub(crate) fn ask(&mut self, request: &str) -> Result<(f64, u64), Error> {
         writeln!(self.input, "{request}").and_then(|()| self.input.flush()).map_err(Error::setup)?;
         let line = self.line()?;
@@ -105,7 +105,7 @@ impl Peer {
 
 impl Drop for Peer {
     fn drop(&mut self) {
-        // A peer ends when its input closes. Killing it avoids waiting for one that hangs.
+        // A peer ends when its input closes. Killing it avoids waiting for a peer that hangs.
         let _ = self.child.kill();
         let _ = self.child.wait();
     }

@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use godwit_device::Unavailable;
 use godwit_device::power::{Meter, meters};
 
-/// Time between two readings. Counters that wrap must be read often.
+/// Time between two readings. Counters that wrap need frequent readings.
 const SAMPLE_INTERVAL: Duration = Duration::from_millis(50);
 
 /// A thread that reads the power meters of a device.

@@ -40,7 +40,7 @@ impl Record {
         folder.join(machine).join(format!("{date}-{commit}.json"))
     }
 
-    /// Adds the rows of an older record, except those of definitions that this record contains.
+    /// Adds the rows of an older record, except for definitions that this record contains.
     #[must_use]
     pub fn merged_with(mut self, older: Self) -> Self {
         let known: BTreeSet<String> = self.rows.iter().map(|row| row.definition.clone()).collect();

@@ -1,7 +1,7 @@
 //! Competitors that take turns, and statistics of their rounds.
 //!
-//! All competitors of a race look up the same keys in the same table, and the sums of their results
-//! must be equal.
+//! All competitors of a race look up the same keys in the same table, and their results must have
+//! the same sum.
 
 use std::time::Instant;
 
@@ -14,10 +14,10 @@ use crate::run::row::{Details, Row};
 /// Runs one round. Returns its time in nanoseconds and the sum of its results.
 type Round<'a> = Box<dyn FnMut() -> Result<(f64, u64), Error> + 'a>;
 
-/// Smallest number of rounds. A median of fewer is unreliable on a shared machine.
+/// Minimum number of rounds. With fewer rounds, the median is unreliable on a shared machine.
 const ROUNDS_MIN: usize = 5;
 
-/// Returns the median and the 99th percentile. Sorts the numbers.
+/// Sorts the numbers, and returns their median and 99th percentile.
 pub(crate) fn median_p99(numbers: &mut [f64]) -> (f64, f64) {
     if numbers.is_empty() {
         return (0.0, 0.0);
@@ -88,7 +88,8 @@ impl<'a> Race<'a> {
     }
 
     /// Runs the race and returns the peers, which are still running. Rounds take turns until the
-    /// time is over, at least [`ROUNDS_MIN`] of each unless the time is very short.
+    /// time is over. Each competitor gets at least [`ROUNDS_MIN`] rounds unless the time is very
+    /// short.
     ///
     /// Each timed round follows an untimed one of the same competitor, because the other
     /// competitors have evicted its table from the caches. Without it, half of the accesses to a
@@ -158,8 +159,8 @@ fn row<T>(lookups: usize, entrant: &mut Entrant<T>, peer: bool) -> Row {
     }
 }
 
-/// Returns the sum of the results of a call, with `none` counted as 0xffffffff, as in the peers. It
-/// has no branch, because it is part of the measured time, as in the peers.
+/// Returns the sum of a call's results, and counts `none` as 0xffffffff. It has no branch, because
+/// it is part of the measured time, as in the peers.
 pub(crate) fn sum(answers: &[u32], none: u32) -> u64 {
     let (mut sum, mut missed) = (0, 0);
     for &answer in answers {

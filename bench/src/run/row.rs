@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::load::size::Size;
 
-/// One line of results. `gbps` counts frame bytes without FCS, unless the detail `gbps_of` names
+/// A row of results. `gbps` counts frame bytes without FCS, unless the detail `gbps_of` names
 /// something else.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct Row {
@@ -18,15 +18,15 @@ pub struct Row {
     /// `ref`, a compiled form of a kernel, or the function of a peer.
     #[serde(rename = "impl")]
     pub implementation: String,
-    /// How the device receives packets: `call` (bins directly to the function), `launch` or
-    /// `persistent` (prepared chunks through the lane of a device), `engine` (the whole engine),
+    /// How packets reach the device: `call` (bins directly to the function), `launch` or
+    /// `persistent` (prepared chunks through a device lane), `engine` (the whole engine), or
     /// `process` (a peer).
     pub mode: String,
     /// Frame size, or `None` if the bench has no frames.
     pub size: Option<Size>,
     /// Packets of one chunk or call.
     pub batch: usize,
-    /// Millions of packets (or lookups) per second, median of the rounds.
+    /// Millions of packets or lookups per second, as the median of the rounds.
     pub mpps: f64,
     /// Gigabits of frames per second, or 0 if the bench has no frames.
     pub gbps: f64,

@@ -31,13 +31,12 @@ use crate::run::power::PowerWatch;
 use crate::run::rounds::median_p99;
 use crate::run::row::{Details, Row};
 
-/// Longest time for copies over all links at once. Page-locking their memory takes longer than
-/// this.
+/// Maximum time for copies over all links at once. Page-locking their memory takes longer.
 const COPY_TIME_MAX: Duration = Duration::from_millis(300);
 
 /// The work of each device.
 pub(crate) struct Load<'a> {
-    /// Value of the column `impl`, or `None` for the form that runs on the device.
+    /// Value of the column `impl`, or `None` for the form that the device runs.
     pub(crate) name: Option<&'a str>,
     pub(crate) size: Size,
     /// Whether frames return to the host and are compared with `ref`.
@@ -46,7 +45,7 @@ pub(crate) struct Load<'a> {
     pub(crate) make: &'a (dyn Fn(&str, &Feed) -> Result<Flow, Error> + Sync),
 }
 
-/// Copy rates of the links of all devices, both directions in sum, in bytes per second.
+/// Copy rates of all device links in bytes per second. Each rate is the total of both directions.
 pub(crate) struct Links {
     /// Rate of each link while the others are idle.
     alone: Vec<Option<f64>>,
@@ -61,7 +60,7 @@ impl Links {
         self.alone.iter().copied()
     }
 
-    /// Returns the sum of all rates while all links are in use, or `None` if nothing is copied.
+    /// Returns the total rate while all links are in use, or `None` if nothing is copied.
     pub(crate) fn at_once_in_sum(&self) -> Option<f64> {
         self.at_once.iter().flatten().copied().reduce(|one, next| one + next)
     }
@@ -98,8 +97,8 @@ pub(crate) fn links(common: &Common, progress: &mut Progress<'_>) -> Links {
     Links { alone, at_once }
 }
 
-/// Returns one row for each device alone and one for all together, after comparing their packets
-/// with `ref`.
+/// Compares the packets with `ref`, and returns one row for each device alone and one for all
+/// together.
 pub(crate) fn rows(
     load: &Load<'_>,
     options: &LaneOptions,
@@ -153,8 +152,8 @@ fn name(load: &Load<'_>, flow: &Flow) -> String {
     load.name.map_or_else(|| flow.device.choices()[0].form.clone(), str::to_owned)
 }
 
-/// Returns the number of chunks of each device or stream such that all of them take the same time.
-/// `prepared` contains packets and chunks of each; `rates` contains the rate of each alone.
+/// Returns how many chunks each device or stream needs so that all take the same time. `prepared`
+/// contains the packet and chunk count of each. `rates` contains the rate of each alone.
 pub(crate) fn even(prepared: &[(usize, usize)], rates: &[f64]) -> Vec<usize> {
     let times: Vec<f64> = prepared.iter().zip(rates).map(|((packets, _), rate)| *packets as f64 / rate).collect();
     let shortest = times.iter().copied().fold(f64::INFINITY, f64::min);
@@ -211,8 +210,8 @@ impl<'a> Side<'a> {
         Ok((row, passes))
     }
 
-    /// Returns the load of the links in the busier direction, as a share of half the copy rate of
-    /// both directions.
+    /// Returns the load of the links in the busier direction, as a share of half the total copy
+    /// rate.
     fn moved(&self, passes: &[Passes], rates: &[f64]) -> Details {
         let each = passes
             .iter()
@@ -232,10 +231,10 @@ impl<'a> Side<'a> {
     }
 }
 
-/// Runs passes over all flows at the same time for about `time`, at least three. Returns the
-/// statistics of each stream of each flow while all were busy, and the number of passes in which
-/// all were never busy together. Such passes do not count, unless all passes are like this; then
-/// rates refer to the time of each stream.
+/// Runs passes over all flows at the same time for about `time`, but at least three passes. Returns
+/// each stream's statistics while all were busy, and the number of uncounted passes. A pass does
+/// not count if its streams were never busy together. If no pass counts, rates refer to the time of
+/// each stream.
 ///
 /// `chunks_max` limits the chunks of each stream of each flow. `cores` contains the core of each
 /// flow's thread.
@@ -280,13 +279,13 @@ pub(crate) fn at_once(
     Ok((counted.into_iter().flatten().collect(), apart))
 }
 
-/// Returns the number of passes that [`at_once`] did not count, if there are any.
+/// Returns the number of passes that [`at_once`] did not count, if any.
 pub(crate) fn uncounted(passes: usize) -> Details {
     Details::default().with_option("passes_not_counted", (passes > 0).then_some(passes))
 }
 
-/// Returns the time of a pass in which all streams were busy, and the packets per nanosecond of
-/// each in it. Returns `None` if there is no such time, or if a stream has fewer than two
+/// Returns the time of a pass in which all streams were busy, and each stream's packets per
+/// nanosecond in it. Returns `None` if there is no such time, or if a stream has fewer than two
 /// completions in it.
 fn while_all_are_busy(passes: &[&Passes]) -> Option<(RangeInclusive<Instant>, Vec<f64>)> {
     let since = passes.iter().filter_map(|passes| passes.full_since).max()?;
@@ -294,7 +293,7 @@ fn while_all_are_busy(passes: &[&Passes]) -> Option<(RangeInclusive<Instant>, Ve
     let time = since..=until;
     let rate = |passes: &&Passes| {
         let mut within = passes.completions.iter().filter(|(at, _)| time.contains(at));
-        // The first completion only starts the interval: its packets were processed before.
+        // The first completion only starts the interval, because its packets were processed before.
         let (first, _) = *within.next()?;
         let (last, packets) = within.fold((first, 0), |(_, sum), (at, packets)| (*at, sum + u64::from(*packets)));
         let elapsed = last.duration_since(first);

@@ -42,14 +42,14 @@ pub(crate) struct Workload<'a> {
     pub(crate) frame: &'a Make<'a>,
     pub(crate) refresh: Refresh,
     pub(crate) competitor: Option<Competitor<'a>>,
-    /// Chooses the work for each packet of a lane, which has no host half. `None`: the default
-    /// variant of the function.
+    /// Chooses the work of each packet in a lane, which has no host half. `None` selects the
+    /// function's default variant.
     pub(crate) job: Option<&'a (dyn Fn(&mut Random) -> Job + Sync)>,
-    /// Whether the packer makes the chunks of a lane. Otherwise each bin has packets of a single
+    /// Whether the packer makes the chunks of a lane. Otherwise, each bin has packets of a single
     /// length.
     pub(crate) packed: bool,
-    /// Function that processes all frames before each pass, untimed. Decryption gets its packets
-    /// from it.
+    /// Function that processes all frames before each pass, untimed. It makes the packets for
+    /// decryption.
     pub(crate) before: Option<Arc<dyn Function>>,
     /// Details of all our rows.
     pub(crate) details: Details,

@@ -75,7 +75,7 @@ pub(super) fn run(context: &Context, progress: &mut Progress<'_>) -> Result<Vec<
         associations.function(1)?,
         Arc::clone(&inspection),
         route,
-        // A device has this image twice, as with two configured functions.
+        // A device has this image twice.
         inspection,
     ];
     let bench = ChainBench { options, associations: &associations, patterns: &patterns, functions: &functions };
@@ -117,7 +117,7 @@ fn efficiency(gbps: f64, cores: usize, watts: Option<f64>) -> Details {
         .with_option("gbps_per_watt", watts.map(|watts| gbps / watts))
 }
 
-/// Returns the next function for each function, class and verdict. `needed` is false if frames do
+/// Returns the next function for each function, class and verdict. If `needed` is false, frames do
 /// not return to the host.
 fn hops(needed: bool, second_inspection: bool) -> Arc<DeviceChain> {
     let mut hops = DeviceChain::new(4, ROWS, VERDICTS);
@@ -209,7 +209,7 @@ impl ChainBench<'_> {
         progress: &mut Progress<'_>,
     ) -> Result<Vec<Row>, Error> {
         let make = |device: &str, feed: &Feed| {
-            // On the CPU, chunks that return to the host after each function cost nothing.
+            // On the CPU, it costs nothing that chunks return to the host after each function.
             let by = if is_synchronous(device) { By::Host } else { By::Device };
             let chain = variant.chain.clone().map(|chain| Chain { by, ..chain });
             let flow = self.flow(device, feed, &Variant { chain, ..*variant }, size)?;
@@ -278,8 +278,8 @@ impl ChainBench<'_> {
         self.options.workers.first().copied().unwrap_or_else(cores::count)
     }
 
-    /// Measures decryption on the device, which all cores feed, with the other functions on the
-    /// cores.
+    /// Measures decryption on the device and the other functions on the cores. All cores feed the
+    /// device.
     fn on_device_and_cores(&self, size: Size, mode: Mode, progress: &mut Progress<'_>) -> Result<Row, Error> {
         let (device, cores) = (self.options.device(), self.cores());
         let mut feed = Feed::new(self.options, size);

@@ -1,9 +1,8 @@
 //! Devices without packets: copies, launches, random reads and lookups (G-Opt, figures 2 to 4 and
-//! table 1).
-//! They limit all other benches.
+//! table 1). Their rates limit all other benches.
 //!
-//! In these rows `batch` is the size of a copy in bytes, or the number of chains. `mpps` counts
-//! millions of copies, launches, reads or lookups, and `gbps` the bits of copies.
+//! In these rows, `batch` is the copy size in bytes, or the number of chains. `mpps` counts
+//! millions of copies, launches, reads or lookups, and `gbps` counts the copied bits.
 
 use std::time::Duration;
 
@@ -24,16 +23,15 @@ use crate::run::options::{Common, Context, TRANSFER};
 use crate::run::rounds::median_p99;
 use crate::run::row::{Details, Row};
 
-/// Sizes of copies in bytes, from a few packets to the full copy rate.
+/// Copy sizes in bytes, from a few packets to the full copy rate.
 const COPIES: [usize; 7] = [64, 4 << 10, 64 << 10, 256 << 10, 1 << 20, 4 << 20, 32 << 20];
-/// Rounds of each copy size and of each number of chains. The median counts.
+/// Rounds per copy size and per number of chains. The median counts.
 const ROUNDS: usize = 5;
 /// Number of launches, and of chunks with one packet.
 const LAUNCHES: usize = 1000;
 /// Size of the table of random reads. It exceeds every last-level cache.
 const TABLE_BYTES: usize = 1 << 30;
-/// Lookups of a batch, as in G-Opt: a little more than the packets that arrive in 100 us at 40
-/// Gbps.
+/// Lookups per batch, as in G-Opt: slightly more than the packets that arrive in 100 us at 40 Gbps.
 const HEADERS: usize = 8192;
 /// Numbers of dependent reads of a lookup.
 const DEPTHS: [u32; 9] = [1, 2, 3, 4, 5, 6, 8, 10, 16];
@@ -155,8 +153,8 @@ fn launch_count(common: &Common) -> usize {
     if common.brief() { 10 } else { LAUNCHES }
 }
 
-/// Measures two times: from the launch of an empty kernel until the host sees its end, and from a
-/// word to a waiting kernel until its answer.
+/// Measures two times: from the launch of an empty kernel until the host sees its end, and from the
+/// host's write to a waiting kernel until the answer.
 fn launches(
     device: &str,
     opened: &mut dyn Measure,
@@ -215,7 +213,7 @@ fn one_packet(
     Ok(())
 }
 
-/// Measures chains of dependent reads of 4 bytes. The times are those of one read.
+/// Measures chains of dependent 4-byte reads. The times are those of one read.
 fn random_reads(
     device: &str,
     opened: &mut dyn Measure,
@@ -250,9 +248,9 @@ fn table_bytes(common: &Common) -> usize {
     if common.brief() { 1 << 20 } else { TABLE_BYTES }
 }
 
-/// Measures batches of lookups, each a chain of dependent reads, including the transfer of the
-/// headers to the device and of the results back (G-Opt, figure 4a). The CPU uses one core. The
-/// times are those of a batch.
+/// Measures batches of lookups. Each lookup is a chain of dependent reads. The time of a batch
+/// includes the transfer of headers to the device and of results back (G-Opt, figure 4a). The CPU
+/// uses one core.
 fn lookups(
     device: &str,
     opened: &mut dyn Measure,

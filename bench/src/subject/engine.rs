@@ -1,7 +1,7 @@
-//! The whole engine around `echo`, memory to memory. Peer: dpdk-testpmd, which swaps addresses
-//! between net_null devices.
+//! The whole engine around `echo`, memory to memory. The peer is dpdk-testpmd, which swaps
+//! addresses between net_null devices.
 //!
-//! Both make packets in memory, change the Ethernet header of each, and discard them. Godwit also
+//! Both make packets in memory, change each Ethernet header, and discard the packets. Godwit also
 //! hashes, orders, bins, counts and times them. Both use one core. Rounds alternate, each in a new
 //! process or engine.
 
@@ -22,11 +22,11 @@ use crate::run::options::Context;
 use crate::run::rounds::median_p99;
 use crate::run::row::{Details, Row};
 
-/// Rounds of each competitor. Other work on the machine disturbs single rounds.
+/// Rounds per competitor. Other work on the machine disturbs single rounds.
 const ROUNDS: usize = 5;
 /// Packets of a burst: the best of 32 to 1024 in this bench.
 const BURST_PACKETS: usize = 256;
-/// Shortest time of a round. Starting an engine takes part of it.
+/// Minimum time of a round. Starting an engine takes part of it.
 const ROUND_MIN: Duration = Duration::from_millis(100);
 
 /// Measures each size.
@@ -117,7 +117,7 @@ fn their_row(size: Size, mpps: f64) -> Row {
     }
 }
 
-/// Returns a port that makes packets in memory and discards them.
+/// Returns a port that makes packets in memory and discards sent packets.
 fn memory(size: Size) -> String {
     let size = size.configured();
     format!(
@@ -180,8 +180,8 @@ fn our_round(implementation: Option<&str>, time: Duration, port: &str) -> Result
     Err(Error::Wrong { who: "godwit".to_owned(), what: report.conservation.to_string() })
 }
 
-/// Returns the rate of testpmd between its commands `start` and `stop`, by its own counters, in
-/// millions of packets per second.
+/// Returns the rate of testpmd between its commands `start` and `stop`, in millions of packets per
+/// second. testpmd counts the packets.
 fn testpmd_round(bytes: u16, time: Duration) -> Result<f64, Error> {
     let failed = |error: std::io::Error| Error::Setup(format!("dpdk-testpmd: {error}"));
     let device = |number: u32| format!("net_null{number},size={bytes}");

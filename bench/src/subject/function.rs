@@ -1,5 +1,5 @@
-//! One function on packets in memory: bins directly to the function, or prepared chunks through the
-//! lane of a device.
+//! One function on packets in memory. Bins go directly to the function, or prepared chunks go
+//! through a device lane.
 
 use std::time::Instant;
 
@@ -17,8 +17,8 @@ use crate::run::workload::{Competitor, Refresh, Workload};
 /// Addresses of a round of rte_lpm.
 const ADDRESSES: usize = 1 << 20;
 
-/// Measures the function that the definition names, for each combination of the chunk sizes and the
-/// numbers of chunks in flight.
+/// Measures the function of the definition, for each combination of chunk size and number of chunks
+/// in flight.
 pub(super) fn run(context: &Context, progress: &mut Progress<'_>) -> Result<Vec<Row>, Error> {
     let or_default = |values: Vec<usize>| match values.len() {
         0 => vec![None],
@@ -64,7 +64,7 @@ fn ipv4(options: &LaneOptions, progress: &mut Progress<'_>) -> Result<Vec<Row>, 
         packets: ADDRESSES,
         round: Box::new(move |_| Ok(peer.round()?.0)),
     });
-    // Every pass gets new addresses, because the table of a router does not stay in the cache.
+    // Every pass gets new addresses, because a router's table does not stay in the cache.
     let workload = Workload { refresh: Refresh::Addresses, competitor, ..Workload::new(function) };
     measure(workload, options, progress)
 }
@@ -79,7 +79,7 @@ fn lookup(lookups: Lookups, options: &LaneOptions, progress: &mut Progress<'_>) 
     measure(Workload { frame: &*frame, refresh: Refresh::Made, details, ..Workload::new(function) }, options, progress)
 }
 
-/// Measures `dpi` with 10,000 patterns. 30 % of the packets contain one.
+/// Measures `dpi` with 10,000 patterns. 30 % of the packets contain a pattern.
 fn dpi(options: &LaneOptions, progress: &mut Progress<'_>) -> Result<Vec<Row>, Error> {
     let patterns = patterns::patterns();
     let function = patterns::inspection(&patterns, progress)?;

@@ -27,7 +27,7 @@ use crate::run::row::{Details, Row};
 /// Packets of the batch, as in APUNet.
 const BATCH: usize = 32;
 /// Batches in the arena. The first batch of a pass is slower, because all packets were refreshed
-/// before it; with this number it does not determine the 99th percentile.
+/// before it. With this number, it does not determine the 99th percentile.
 const BATCHES: usize = 512;
 
 /// Measures each size with each method.
@@ -126,7 +126,7 @@ fn path(device: &str, mode: Mode, transfer: Transfer) -> &'static str {
 }
 
 /// Returns the lengths of `count` waits of `wait_ns` that only poll the clock. Timers and other
-/// threads that lengthen them also lengthen the times of batches.
+/// threads that lengthen these waits also lengthen batches.
 fn waits_ns(wait_ns: f64, count: usize) -> Vec<f64> {
     let wait = Duration::from_nanos(wait_ns as u64);
     (0..count)
@@ -143,8 +143,8 @@ fn waits_ns(wait_ns: f64, count: usize) -> Vec<f64> {
 }
 
 impl Flow {
-    /// Returns these latencies, each with the time to copy the buffers of a batch to a staging
-    /// buffer and back.
+    /// Adds, to each of these latencies, the time to copy a batch's buffers to a staging buffer and
+    /// back.
     fn copies_ns(&mut self, latencies_ns: &[f64]) -> Vec<f64> {
         let mut staging = vec![0u8; BATCH * (16 << 10)];
         let chunks = self.prepared().1;

@@ -26,10 +26,10 @@ use crate::run::row::{Details, Row};
 const PACKET_BYTES: usize = 1408;
 /// The same, as a frame size.
 const PACKET_SIZE: Size = Size::Bytes(PACKET_BYTES as u16);
-/// Patterns that are shorter belong to no fast set of real rules.
+/// Minimum pattern length. Shorter patterns belong to no fast set of real rules.
 const PATTERN_BYTES_MIN: usize = 4;
-/// Text in the language of web pages and programs. The second half trains, the first half is
-/// searched.
+/// Text with the language of web pages and programs. The second half is for training, and the first
+/// half is searched.
 const TEXT: &str = concat!(
     include_str!("../../../docs/configuration.md"),
     include_str!("../../../docs/functions/ipsec.md"),
@@ -48,9 +48,10 @@ const HEAD: &str = "GET /index.html?page=17&lang=en HTTP/1.1\r\nHost: www.exampl
 /// Kind of text.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Text {
-    /// Random bytes, and the share of packets that contain a pattern, in percent.
+    /// Random bytes. The number is the percentage of packets that contain a pattern.
     Random(u32),
-    /// Text after the head of a request, and the share of packets that contain a pattern.
+    /// Text after the head of a request. The number is the percentage of packets that contain a
+    /// pattern.
     Pages(u32),
 }
 
@@ -108,7 +109,7 @@ impl Text {
     }
 }
 
-/// Returns the patterns of the rule file `GODWIT_RULES`, or generated ones.
+/// Returns the patterns of the rule file `GODWIT_RULES`, or generated patterns.
 fn pattern_set() -> Result<Vec<Pattern>, Error> {
     let Some(file) = std::env::var_os("GODWIT_RULES") else {
         let words = patterns().into_iter();

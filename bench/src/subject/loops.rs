@@ -1,8 +1,8 @@
-//! Loops of lookups that hide memory latency (G-Opt, figure 8; APUNet, figure 4). Peer: C++20
+//! Lookup loops that hide memory latency (G-Opt, figure 8; APUNet, figure 4). The peer uses C++20
 //! coroutines.
 //!
 //! The loops are in C (`bench/gopt`): plain, transformed by gopt, and transformed by hand. All
-//! forms look up the same queries in the same table, and the sums of their results must be equal.
+//! forms look up the same queries in the same table, and their results must have the same sum.
 
 use std::ffi::{OsStr, c_void};
 use std::time::Instant;
@@ -60,8 +60,8 @@ const GROUPS: [usize; 9] = [1, 2, 4, 8, 12, 16, 24, 32, 64];
 const DIAL_GROUPS: [usize; 3] = [8, 16, 32];
 /// Dependent reads of a lookup with arithmetic.
 const DIAL_DEPTH: u32 = 8;
-/// Amounts of arithmetic after each read: rounds of a multiplication and an addition, 4 cycles each
-/// on most machines.
+/// Amounts of arithmetic after each read. A round consists of a multiplication and an addition, and
+/// takes 4 cycles on most machines.
 const DIALS: [u32; 13] = [0, 5, 10, 20, 35, 50, 75, 100, 150, 225, 350, 500, 750];
 
 /// A kind of lookup.
@@ -105,7 +105,7 @@ impl<'a> Settings<'a> {
     }
 }
 
-/// Measures the three kinds of lookups by the size of the group.
+/// Measures the three kinds of lookups by group size.
 pub(super) fn lookups(context: &Context, progress: &mut Progress<'_>) -> Result<Vec<Row>, Error> {
     let settings = Settings::parse(context)?;
     let groups = settings.group.map_or(GROUPS.to_vec(), |group| vec![group]);
@@ -115,7 +115,7 @@ pub(super) fn lookups(context: &Context, progress: &mut Progress<'_>) -> Result<
     }
     let mut rows = Vec::new();
     for case in CASES {
-        // The 200,000 prefixes of the paper do not fill the table, so more prefixes are added.
+        // The paper's 200,000 prefixes do not fill the table, so more prefixes are added.
         let queries = settings.queries(case.queries);
         let arena = Arena::new(case.kind, settings.table_bytes, case.depth, 0, queries)?;
         let details = arena.details().with("lookup", case.name);
@@ -150,7 +150,7 @@ pub(super) fn lookups(context: &Context, progress: &mut Progress<'_>) -> Result<
     Ok(rows)
 }
 
-/// Measures reads with increasing amounts of arithmetic after each.
+/// Measures reads with increasing amounts of arithmetic after each read.
 pub(super) fn arithmetic(context: &Context, progress: &mut Progress<'_>) -> Result<Vec<Row>, Error> {
     let settings = Settings::parse(context)?;
     let common = settings.common;
@@ -196,7 +196,7 @@ pub(super) fn arithmetic(context: &Context, progress: &mut Progress<'_>) -> Resu
     Ok(rows)
 }
 
-/// Returns the requested forms other than the plain loop, which is always measured.
+/// Returns the requested forms besides the plain loop, which is always measured.
 fn requested_forms(common: &Common) -> Result<Vec<(u32, &'static str)>, Error> {
     let Some(name) = common.implementation.as_deref() else {
         return Ok(GROUPED.to_vec());
@@ -209,7 +209,7 @@ fn requested_forms(common: &Common) -> Result<Vec<(u32, &'static str)>, Error> {
     Ok(found)
 }
 
-/// Adds the ratio of each row to the first one, and reports the best group of each form.
+/// Adds each row's ratio to the first row, and reports the best group size of each form.
 fn compare(rows: &mut [Row], progress: &mut Progress<'_>) {
     let plain = rows[0].mpps;
     let mut best: Vec<(String, usize, f64)> = Vec::new();
@@ -305,7 +305,7 @@ impl Arena {
     }
 }
 
-/// Returns the memory of this process on reserved and on transparent hugepages.
+/// Returns this process's memory on reserved and on transparent hugepages.
 fn huge_pages_mib() -> [u64; 2] {
     let rollup = std::fs::read_to_string("/proc/self/smaps_rollup").unwrap_or_default();
     let kilobytes = |name: &str| {

@@ -52,11 +52,11 @@ pub(crate) enum Devices {
     One,
     /// One device, or several at once.
     Several,
-    /// All devices of this machine in one run, unless the request names some.
+    /// All devices of this machine in one run, unless the request names devices.
     All,
 }
 
-/// The code that measures, and the options that it understands.
+/// Code that measures, and the options that it understands.
 pub(crate) struct Subject {
     /// Name in definitions.
     pub(crate) name: &'static str,

@@ -31,7 +31,7 @@ const GRANULARITY_BYTES: u32 = 256;
 const CHUNKS: [u32; 4] = [1024, 2048, 4096, 8192];
 /// Bins of a chunk in figure 10.
 const BIN_COUNTS: [u32; 4] = [16, 32, 64, 128];
-/// Length classes of figure 11. The last one contains all lengths.
+/// Length classes of figure 11. The last class contains all lengths.
 const GRANULARITIES: [u32; 4] = [64, 256, 512, 1536];
 /// Suites of the variants.
 const SUITES: [&str; 3] = ["cbc128_sha1", "cbc128_none", "null_sha1"];

@@ -154,7 +154,7 @@ impl Sharing<'_> {
         }
     }
 
-    /// Measures each function alone, and both at once with and without a split of the groups.
+    /// Measures each function alone, and both at once, with and without a split of the groups.
     fn functions(&self, size: Size, mode: Mode, progress: &mut Progress<'_>, rows: &mut Vec<Row>) -> Result<(), Error> {
         let mut alone = Vec::new();
         for instance in [0, 1] {

@@ -1,8 +1,8 @@
-//! Private-key operations of TLS, one core. Peers: the bare crypto_mb, and `openssl speed`.
+//! Private-key operations of TLS on one core. The peers are bare crypto_mb and `openssl speed`.
 //!
 //! Each row has a number of waiting jobs, for which the policy chooses one at a time or eight
-//! lanes. The measured time includes the queue, the padding and the check of every RSA result with
-//! the public key. Every signature is also verified after the time was taken.
+//! lanes. The measured time includes the queue, the padding, and the check of every RSA result with
+//! the public key. After the measurement, every signature is verified again.
 
 use std::path::Path;
 use std::process::{Command, Stdio};
@@ -66,7 +66,7 @@ fn scheme(class: Class) -> Scheme {
     }
 }
 
-/// Returns jobs of a round of about 50 ms, a multiple of the lanes.
+/// Returns the number of jobs for a round of about 50 ms, a multiple of the lanes.
 fn jobs_per_round(class: Class, common: &Common) -> usize {
     let jobs = match class {
         Class::Rsa2048 => 128,
@@ -139,7 +139,7 @@ fn refused(refusal: godwit_sign::Refusal) -> Error {
     Error::Wrong { who: "the signer".to_owned(), what: format!("a job was refused: {refusal:?}") }
 }
 
-/// Starts the bare crypto_mb with `key`, if it is one of RSA and the peer was built.
+/// Starts bare crypto_mb with `key`, if it is an RSA key and the peer was built.
 fn bare(
     key: &Key,
     library: Option<&Path>,
@@ -158,7 +158,8 @@ fn bare(
     Peer::start(&path, &[library.as_os_str(), file.path().as_os_str(), jobs.as_ref()]).map(Some)
 }
 
-/// Runs `openssl speed`, if it is installed. It verifies nothing; OpenSSL's own tests do.
+/// Runs `openssl speed`, if it is installed. It does not verify results, but OpenSSL's own tests
+/// do.
 fn openssl(class: Class, common: &Common, progress: &mut Progress<'_>) -> Result<Option<Row>, Error> {
     let algorithm = match class {
         Class::EcdsaP256 => "ecdsap256",

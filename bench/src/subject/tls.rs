@@ -37,7 +37,7 @@ impl Value for Work {
 }
 
 /// Measures each key with each kind of work and each number of connections. Resumed sessions and
-/// requests need no private key, so the first key suffices for them.
+/// requests need no private key, so only the first key is measured with them.
 pub(super) fn run(context: &Context, progress: &mut Progress<'_>) -> Result<Vec<Row>, Error> {
     let Context { common, values } = context;
     let (classes, works): (Vec<Class>, Vec<Work>) = (values.list(KEY.name)?, values.list(WORK.name)?);
@@ -69,8 +69,8 @@ pub(super) fn run(context: &Context, progress: &mut Progress<'_>) -> Result<Vec<
     Ok(rows)
 }
 
-/// Creates a private key and a certificate in a new folder: the files `crt`, `key`, and `pem` with
-/// both.
+/// Creates a private key and a certificate in a new folder. The files are `crt`, `key`, and `pem`
+/// with both.
 fn certificate(class: Class) -> Result<TempDir, Error> {
     let algorithm: &[&str] = match class {
         Class::Rsa2048 => &["rsa:2048"],
@@ -246,7 +246,7 @@ struct Load {
 /// Rounds of one server.
 #[derive(Default)]
 struct Rounds {
-    /// CPU time of the server for one handshake or request, in nanoseconds, of each round.
+    /// Server CPU time per handshake or request in each round, in nanoseconds.
     cpu_ns: Vec<f64>,
     per_second: Vec<f64>,
     times_ns: Vec<f64>,

@@ -33,18 +33,17 @@ use crate::run::row::Details;
 use passes::{Passes, Stream};
 use resident::{Limited, Loader};
 
-/// Time after which a missing chunk is an error. Chunks take milliseconds once the kernels are
-/// compiled.
+/// Time after which a missing chunk is an error. With compiled kernels, a chunk takes milliseconds.
 const PATIENCE: Duration = Duration::from_secs(20);
 /// Packets that are compared with `ref` for each flow.
 const SAMPLES: usize = 1024;
 /// Bytes of an Ethernet header.
 const ETHERNET_BYTES: usize = 14;
-/// Empty polls before the thread yields its core. A device that runs on the CPU needs the core
-/// soon.
+/// Number of empty polls before the thread yields its core. A device that runs on the CPU soon
+/// needs the core.
 const POLLS_BEFORE_YIELD: u32 = 64;
-/// Empty polls before the thread yields its core to others, if the device is a separate processor.
-/// A completion could arrive while the thread is suspended, so it yields late.
+/// Number of empty polls before the thread yields its core, if the device is a separate processor.
+/// The thread yields late, because a completion could arrive while it is suspended.
 const POLLS_BEFORE_YIELD_ELSEWHERE: u32 = 1 << 14;
 
 /// The device, the functions and the memory layout of a flow.
@@ -53,7 +52,7 @@ pub(crate) struct FlowConfig<'a> {
     pub(crate) mode: Mode,
     /// Implementation on the CPU.
     pub(crate) implementation: Implementation,
-    /// Whether packets stay in the memory of the device, so that its link is no limit.
+    /// Whether packets stay in device memory, so that the link does not limit the rate.
     pub(crate) resident: bool,
     pub(crate) layout: Layout,
     /// How packets reach the device.
@@ -66,7 +65,8 @@ pub(crate) struct FlowConfig<'a> {
     pub(crate) bin_packets: usize,
     /// Chunks in flight, for each stream.
     pub(crate) in_flight: usize,
-    /// Shares of the persistent groups, by function. Empty: any group serves any function.
+    /// Shares of the persistent groups, by function. If it is empty, every group serves every
+    /// function.
     pub(crate) share: &'a [u32],
     /// Functions that follow the function of each job.
     pub(crate) chain: Option<Chain>,
@@ -79,16 +79,16 @@ pub(crate) struct Chain {
     pub(crate) by: By,
 }
 
-/// The processor that moves packets from function to function. If it is not the device, chunks
+/// The processor that moves packets from function to function. Unless this is the device, chunks
 /// return to the host after each function, and all packets of a bin must have the same next
 /// function.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum By {
     /// The device.
     Device,
-    /// The thread that feeds the device. It submits the chunks again.
+    /// The thread that feeds the device submits the chunks again.
     Host,
-    /// The thread that feeds the device. It runs all functions after the first one on its core.
+    /// The thread that feeds the device runs all functions after the first on its core.
     HostOnCpu,
 }
 
@@ -96,7 +96,7 @@ pub(crate) enum By {
 pub(crate) struct Flow {
     pub(crate) device: Arc<dyn Device>,
     lane: Box<dyn Lane>,
-    /// Lane of the CPU, if functions after the first one run there.
+    /// Lane of the CPU, if it runs the functions after the first.
     rest: Option<Box<dyn Lane>>,
     /// Copies the packets to the device, if they stay there.
     loader: Option<Loader>,
@@ -105,26 +105,26 @@ pub(crate) struct Flow {
     packets: Vec<Packet>,
     in_flight: usize,
     chain: Option<Chain>,
-    /// Chunks by number; `None` while a chunk is in flight. The field `opened_ns`, which devices
+    /// Chunks by number, or `None` while a chunk is in flight. The field `opened_ns`, which devices
     /// ignore, contains the number.
     chunks: Vec<Option<Chunk>>,
-    /// Index of the stream of each chunk. The limit of chunks in flight applies to each stream.
+    /// Stream index of each chunk. Each stream has a limit of chunks in flight.
     stream_of: Vec<usize>,
     /// Descriptors and bins of each chunk before submission.
     fresh: Vec<(Vec<Descriptor>, Vec<Bin>)>,
-    /// Number of packets in chunks that were dropped when compared with `ref`.
+    /// Number of packets in chunks that were dropped during the comparison with `ref`.
     drops: usize,
 }
 
 struct Packet {
     descriptor: Descriptor,
     headers: [u8; HEADER_BYTES],
-    /// The whole frame, if a pass changes more than the headers need.
+    /// The whole frame, if a pass changes more than the headers.
     frame: Option<Box<[u8]>>,
     job: Job,
 }
 
-/// Returns the tailroom that short frames save, if all functions with tailroom agree on it.
+/// Returns the saved tailroom of short frames, if all functions with tailroom agree on it.
 fn saved(functions: &[Arc<dyn Function>]) -> [u8; 16] {
     let appending = functions.iter().filter(|function| function.tailroom_bytes() > 0);
     let mut kinds: Vec<_> = appending.map(|function| (function.tailroom_bytes(), function.tailroom_saved())).collect();
@@ -133,8 +133,8 @@ fn saved(functions: &[Arc<dyn Function>]) -> [u8; 16] {
 }
 
 impl Flow {
-    /// Fills an arena with packets of `size`. `make` makes their frames, `job` chooses the work for
-    /// each.
+    /// Fills an arena with packets of `size`. `make` makes their frames, and `job` chooses their
+    /// work.
     pub(crate) fn new(
         config: &FlowConfig<'_>,
         size: Size,
@@ -144,7 +144,7 @@ impl Flow {
         Ok(Self::for_threads(config, 1, size, make, job)?.remove(0))
     }
 
-    /// Makes a flow for each of several threads that feed one device. Each flow has a lane and a
+    /// Makes a flow for each of several threads that feed one device. Each flow has a lane, and a
     /// region with `config.packets` packets.
     pub(crate) fn for_threads(
         config: &FlowConfig<'_>,
@@ -156,8 +156,8 @@ impl Flow {
         let largest = |bytes: fn(&dyn Function) -> u16| {
             config.functions.iter().map(|function| usize::from(bytes(&**function))).max().unwrap_or(0)
         };
-        // No spare headroom: whole buffers may be copied to the device. The IP header is aligned,
-        // as in ports that write packets themselves.
+        // The headroom has no spare bytes, because whole buffers may be copied to the device. The
+        // IP header is aligned, as in ports that write packets themselves.
         let headroom_bytes = (largest(|function| function.headroom_bytes()) + ETHERNET_BYTES).next_multiple_of(16);
         let arena_config = ArenaConfig {
             layout: config.layout,
@@ -291,7 +291,7 @@ impl Flow {
         self.stream_of.iter().max().map_or(1, |last| last + 1)
     }
 
-    /// Returns how many persistent groups served one function alone, and how many served several.
+    /// Counts the persistent groups that served only one function, and those that served several.
     pub(crate) fn groups(&self) -> Details {
         let groups = self.lane.bins_by_group();
         if groups.is_empty() {
@@ -324,14 +324,14 @@ impl Flow {
     }
 
     /// Runs all chunks once and compares a sample of the packets with `ref`: outcome, descriptor
-    /// and frame, byte for byte. Frames that stay on the device are not compared. Returns the size
-    /// of the sample, and the time of each bin if the device reports it.
+    /// and frame, byte for byte. Skips frames that stay on the device. Returns the sample size, and
+    /// the time of each bin if the device reports it.
     pub(crate) fn verify(&mut self) -> Result<(usize, Vec<(Bin, u64)>), Error> {
         self.verify_frames(self.loader.is_none())
     }
 
-    /// Does the same as [`Flow::verify`]. `frames` is false if frames do not return to the host,
-    /// and then they are not compared.
+    /// Does the same as [`Flow::verify`]. If `frames` is false, frames do not return to the host
+    /// and are not compared.
     pub(crate) fn verify_frames(&mut self, frames: bool) -> Result<(usize, Vec<(Bin, u64)>), Error> {
         self.refresh()?;
         let (packets, _) = self.prepared();
@@ -431,7 +431,7 @@ impl Flow {
         self.chunks.iter().flatten().map(|chunk| chunk.bins.iter().map(|bin| in_bin(chunk, bin)).sum::<usize>()).sum()
     }
 
-    /// Runs passes over all packets for about `time`, at least three.
+    /// Runs passes over all packets for about `time`, but at least three passes.
     pub(crate) fn measure(&mut self, time: Duration) -> Result<Passes, Error> {
         let mut passes = Passes::default();
         let (started, mut done) = (Instant::now(), 0);
@@ -444,8 +444,8 @@ impl Flow {
         Ok(passes)
     }
 
-    /// Checks that the timed passes dropped as many packets as the verification: passes over
-    /// dropped packets would be fast.
+    /// Checks that the timed passes dropped as many packets as the verification, because passes
+    /// over dropped packets would be too fast.
     pub(crate) fn check_drops(&self) -> Result<(), Error> {
         let dropped = self.dropped();
         if dropped != self.drops {
@@ -473,7 +473,7 @@ impl Flow {
     }
 
     /// Runs all chunks once, or the first `chunks_max` of each stream. `passes` has one element for
-    /// each stream. `observed` receives the times of bins; timed passes do not use it.
+    /// each stream. `observed` receives the bin times, and timed passes do not use it.
     pub(crate) fn pass(
         &mut self,
         passes: &mut [Passes],

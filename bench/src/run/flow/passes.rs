@@ -11,14 +11,14 @@ use crate::run::rounds::median_p99;
 pub(crate) struct Passes {
     /// Packets per nanosecond of each pass.
     pub(crate) rates: Vec<f64>,
-    /// Nanoseconds from submission to completion of each chunk, in order of completion.
+    /// Nanoseconds from submission to completion of each chunk, in completion order.
     pub(crate) latencies_ns: Vec<f64>,
     /// Packets while the pipeline was full.
     pub(crate) packets: u64,
     /// Time while the pipeline was full.
     pub(crate) elapsed_ns: f64,
-    /// Bytes copied to the device and back for all packets of all passes. The first stream counts
-    /// the bytes of all streams.
+    /// Bytes copied to the device and back in all passes. The first stream counts the bytes of all
+    /// streams.
     pub(crate) moved_bytes: [u64; 2],
     all_packets: u64,
     /// Completion time and size of each chunk of the last pass.
@@ -30,8 +30,8 @@ pub(crate) struct Passes {
 }
 
 impl Passes {
-    /// Restricts a single pass to `time`, in which its rate was `packets_per_ns`. Chunks that
-    /// completed outside are removed.
+    /// Restricts a single pass to `time`, in which its rate was `packets_per_ns`. Removes chunks
+    /// that completed outside this time.
     pub(crate) fn restrict(&mut self, time: &RangeInclusive<Instant>, packets_per_ns: f64) {
         self.rates = vec![packets_per_ns];
         let mut completions = self.completions.iter();
@@ -54,8 +54,8 @@ impl Passes {
         median_p99(&mut self.rates).0 * 1e3
     }
 
-    /// Returns the bytes that each packet needs to the device and back, or `None` if the device
-    /// does not count them.
+    /// Returns the bytes per packet that were copied to the device and back, or `None` if the
+    /// device does not count them.
     pub(crate) fn moved_per_packet(&self) -> Option<[f64; 2]> {
         let any = self.moved_bytes.iter().any(|&bytes| bytes > 0);
         any.then(|| self.moved_bytes.map(|bytes| bytes as f64 / self.all_packets.max(1) as f64))
@@ -71,10 +71,10 @@ pub(crate) struct Stream {
     depth: usize,
     packets: u64,
     /// Time when the pipeline became full, and packets completed before. The pipeline counts as
-    /// full once as many chunks have completed as it holds: the first ones may complete together
-    /// and say nothing about the rate.
+    /// full once as many chunks have completed as it holds. The first chunks may complete together,
+    /// so they do not show the rate.
     full: Option<(Instant, u64)>,
-    /// Length of the time while the pipeline was full, and packets completed in it.
+    /// Duration of the full pipeline, and packets that completed in it.
     timed: Option<(Duration, u64)>,
     /// Time of the last completion.
     answered: Instant,
@@ -113,7 +113,7 @@ impl Stream {
 
     /// Ends the pass that began at `started`.
     pub(crate) fn add_to(self, passes: &mut Passes, started: Instant) {
-        // With too few chunks to keep the pipeline full, the whole pass counts.
+        // If there are too few chunks to keep the pipeline full, the whole pass counts.
         let (elapsed, counted) = match self.timed {
             Some((elapsed, counted)) if counted > 0 && !elapsed.is_zero() => (elapsed, counted),
             _ => (self.answered.duration_since(started), self.packets),

@@ -1,5 +1,4 @@
-//! Chunks of a flow's packets, made once: sorted by length, separated by function, or made by the
-//! packer.
+//! Makes the chunks of a flow once: sorted by length, separated by function, or made by the packer.
 
 use std::time::Instant;
 
@@ -11,14 +10,14 @@ use crate::error::Error;
 use crate::load::job::Job;
 
 impl Flow {
-    /// Makes chunks of `batch` packets in arrival order. The bins of a chunk contain packets of the
-    /// same length, longest first.
+    /// Makes chunks of `batch` packets in arrival order. Each bin of a chunk contains packets of
+    /// one length, longest first.
     pub(crate) fn prepare_by_length(&mut self, batch: usize, bin_packets: usize) {
         self.prepare((0..self.packets.len()).collect::<Vec<_>>().chunks(batch), bin_packets);
     }
 
-    /// Makes chunks of `batch` packets for each function separately. The chunks of each function
-    /// form a stream.
+    /// Makes separate chunks of `batch` packets for each function. The chunks of each function form
+    /// a stream.
     pub(crate) fn prepare_apart(&mut self, batch: usize, bin_packets: usize) {
         let of_function = |instance: u16| -> Vec<usize> {
             (0..self.packets.len()).filter(|&packet| self.packets[packet].job.instance == instance).collect()
@@ -37,7 +36,6 @@ impl Flow {
         let batches: Vec<Vec<usize>> = batches.map(<[_]>::to_vec).collect();
         let mut prepared = Vec::new();
         for mut batch in batches {
-            // The sort is stable, so packets of the same length stay neighbours.
             let key = |&index: &usize| {
                 let Packet { descriptor, job, .. } = &self.packets[index];
                 (std::cmp::Reverse(descriptor.length), job.instance, job.variant, job.row)
@@ -73,9 +71,9 @@ impl Flow {
         }
     }
 
-    /// Makes chunks with the packer of the engine, from packets in arrival order. Packets that
-    /// would wait for more are left out. `observed` contains the times of bins, by which the packer
-    /// sorts. Returns the packer's nanoseconds per packet.
+    /// Makes chunks with the engine's packer, from packets in arrival order. Omits packets that
+    /// would wait for more. The packer sorts by the bin times in `observed`. Returns the packer's
+    /// nanoseconds per packet.
     pub(crate) fn prepare_by_packer(&mut self, config: &PackerConfig, observed: &[(Bin, u64)]) -> Result<f64, Error> {
         let kernels: Vec<u8> = self.functions.iter().map(|function| function.contract().bin_kernel()).collect();
         // The packer needs a set of bins for every chunk, and one set that it fills.

@@ -1,4 +1,4 @@
-//! Packets that stay in the memory of the device, so that its link is no limit.
+//! Packets that stay in device memory, so that the link does not limit the rate.
 //!
 //! Devices copy only the bytes that functions access. The functions of a resident flow therefore
 //! claim to access none. Another function, which reads whole frames, copies the packets to the

@@ -33,7 +33,7 @@ const APPS: &[App] = &[
     App { name: "ndn", make: ndn },
 ];
 
-/// Returns the functions with these names. An empty list selects all.
+/// Returns the functions with these names, or all functions for an empty list.
 pub(super) fn apps(names: &[String]) -> Result<Vec<&'static App>, Error> {
     if names.is_empty() {
         return Ok(APPS.iter().collect());
@@ -55,21 +55,21 @@ pub(super) struct Request {
     pub(super) extent: Extent,
 }
 
-/// A function that is built once, because building large tables takes longer than a row.
+/// A function that is built once, because building large tables takes longer than measuring a row.
 pub(super) struct Built {
     /// Name in configurations.
     pub(super) name: String,
     pub(super) kind: &'static str,
-    /// Keys of the function. A file that they name has only its first line left.
+    /// Configuration keys. A file that they name contains only its first line.
     stanza: String,
     pub(super) function: Arc<dyn Function>,
-    /// File that `stanza` names. It must exist while a configuration is read.
+    /// File that `stanza` names. It must exist while the engine reads the configuration.
     _file: Option<NamedTempFile>,
 }
 
 impl Built {
     /// Builds the function from a stanza, and truncates the file that it names. The engine then
-    /// builds a function from the short file, which `function` replaces.
+    /// builds a function from the short file, and `function` replaces it.
     fn new(name: &str, kind: &'static str, stanza: String, file: Option<NamedTempFile>) -> Result<Self, Error> {
         let function = build_with_ports(kind, &stanza, &PORTS.map(str::to_owned))?;
         file.as_ref().map_or(Ok(()), lookups::shorten)?;
@@ -85,7 +85,7 @@ impl Built {
 /// Functions with their frames.
 pub(super) struct Case {
     pub(super) functions: Vec<Built>,
-    /// Destination port of the packets for each function. Empty: the first function receives all
+    /// Destination port of each function's packets. If it is empty, the first function receives all
     /// packets.
     pub(super) class_ports: Vec<u16>,
     /// Next stage for each verdict. The verdict `""` matches all others.
@@ -148,11 +148,11 @@ fn ndn(request: &Request) -> Result<Case, Error> {
     Ok(Case::of("ndn", lookups::ndn(&request.extent)?, request))
 }
 
-/// Number of patterns in figure 12 of G-Opt. They have 8 to 24 letters here.
+/// Number of patterns in G-Opt's figure 12. They have 8 to 24 letters here.
 const PATTERNS: usize = 23_331;
 
-/// Returns `dpi` with several automata, each for the packets to one port. Patterns and packets are
-/// divided between them in the ratio 1 : 1/2 : ... : 1/n. 30 % of the packets contain a pattern.
+/// Returns `dpi` with several automata, each for the packets to one port. The automata share
+/// patterns and packets in the ratio 1 : 1/2 : ... : 1/n. 30 % of the packets contain a pattern.
 /// All other bytes are letters, so that the automata leave their root state.
 pub(super) fn dpi(request: &Request, automata: usize) -> Result<Case, Error> {
     let mut random = Random::new(12);
@@ -198,7 +198,7 @@ pub(super) fn dpi(request: &Request, automata: usize) -> Result<Case, Error> {
     Ok(Case { functions, class_ports, exits: &[("", "out")], far: false, frames })
 }
 
-/// Returns the destination port of the packets for an automaton.
+/// Returns the destination port for packets of an automaton.
 fn port(automaton: usize) -> u16 {
     1000 + automaton as u16
 }

@@ -1,5 +1,5 @@
-//! Latency of whole functions by offered load, from the due time of a packet to its departure
-//! (G-Opt, figure 11).
+//! Latency of whole functions by offered load, from a packet's due time to its departure (G-Opt,
+//! figure 11).
 
 use godwit_device::is_synchronous;
 
@@ -11,7 +11,7 @@ use crate::progress::Progress;
 use crate::run::options::Context;
 use crate::run::row::Row;
 
-/// Offered loads, as a share of the largest rate of the slowest implementation on the CPU.
+/// Offered loads, as a share of the slowest CPU implementation's maximum rate.
 const LOADS: [f64; 8] = [0.1, 0.25, 0.5, 0.75, 0.9, 1.0, 1.25, 1.5];
 
 /// Measures each function at each load.

@@ -14,19 +14,19 @@ use crate::progress::Progress;
 use crate::run::options::Context;
 use crate::run::row::Row;
 
-/// Number of automata in the case with several automata. It is near the maximum number of functions
-/// in a configuration. The paper has 450.
+/// Number of automata in the case with several automata. It is close to the maximum number of
+/// functions in a configuration. The paper has 450.
 const AUTOMATA: usize = 60;
 
-/// Chunks of 8192 packets with at least one bin for each automaton. The deadline lets chunks fill.
+/// Chunks of 8192 packets with at least one bin per automaton. The deadline lets chunks fill.
 const LARGE: Packing = Packing { burst: 256, chunk: 8192, bins: 128, deadline_ns: 100_000_000, ..BURSTS };
-/// The same chunks with bins of packets of similar length, longest first.
+/// The same chunks, with bins of packets of similar length, longest first.
 const BY_LENGTH: Packing =
     Packing { bins: 1024, grouping: "variant+length", length_granularity: 256, sort: true, ..LARGE };
 /// The baseline: 8 packets.
 const FEW: Packing = Packing { burst: 8, bin: 8, chunk: 8, ..BURSTS };
 
-/// Packings, and their names in rows with one automaton and with several. A bin always belongs to a
+/// Packings, with their row names for one automaton and for several. A bin always belongs to a
 /// single automaton.
 const PACKINGS: [([&str; 2], Packing); 4] = [
     (["8 in order", "8 in order"], FEW),
@@ -35,7 +35,7 @@ const PACKINGS: [([&str; 2], Packing); 4] = [
     (["8192 by length", "8192 by automaton and length"], BY_LENGTH),
 ];
 
-/// Measures one automaton and several automata with all patterns.
+/// Measures one automaton with all patterns, and several automata that share the patterns.
 pub(in crate::subject) fn run(context: &Context, progress: &mut Progress<'_>) -> Result<Vec<Row>, Error> {
     let settings = Settings::parse(context)?;
     let mut rows = Vec::new();

@@ -1,4 +1,4 @@
-//! A configuration of the engine around a function, its runs, and the comparison with `ref`.
+//! Configures and runs the engine around a function, and compares the results with `ref`.
 
 use std::fmt::Write as _;
 use std::path::Path;
@@ -21,8 +21,8 @@ use crate::run::options::{Common, Context, PACKETS, WORKERS};
 use crate::run::rounds::median_p99;
 use crate::run::row::{Details, Row};
 
-/// Number of different frames. When a frame comes again, the table lines that it needs have left
-/// the caches.
+/// Number of different frames. When a frame repeats, the caches no longer contain the table lines
+/// that it needs.
 const FRAMES: usize = 1 << 20;
 /// Packets that are compared with `ref`.
 pub(super) const VERIFIED_PACKETS: u64 = 4096;
@@ -146,8 +146,8 @@ impl Setup<'_> {
         }
     }
 
-    /// Runs for the time of a figure. Brief runs process a few packets instead, because a busy
-    /// machine may process none in their time.
+    /// Runs for the time of a figure. Brief runs instead process a few packets, because a busy
+    /// machine may process none in a short time.
     pub(super) fn measure(&self, traffic: Traffic, settings: &Settings) -> Result<Report, Error> {
         if settings.request.extent.brief {
             return self.run(Traffic { packets: Some(VERIFIED_PACKETS), ..traffic }, None);
@@ -193,7 +193,7 @@ pub(super) fn proof(case: &Case) -> Result<Proof, Error> {
     Setup { case, device: LAST_RESORT, implementation: "ref", workers: 1, packing: BURSTS }.digest()
 }
 
-/// Device that runs the function, and the implementation there.
+/// Device that runs the function, and its implementation.
 #[derive(Clone, Debug)]
 pub(super) struct Target {
     pub(super) device: String,
@@ -225,7 +225,7 @@ impl Settings {
         })
     }
 
-    /// Returns the CPU with each requested implementation, and every other device of the request.
+    /// Returns the CPU with each requested implementation, and the other requested devices.
     pub(super) fn targets(&self) -> Vec<Target> {
         let mut targets = Vec::new();
         let requested = |id: &str| self.common.devices.iter().any(|device| device == id);
@@ -241,7 +241,7 @@ impl Settings {
         targets
     }
 
-    /// Returns the numbers of workers: 1, 2, 4 and so on, and all cores.
+    /// Returns the worker counts: 1, 2, 4 and so on, and all cores.
     pub(super) fn worker_counts(&self) -> Vec<usize> {
         if !self.workers.is_empty() {
             return self.workers.clone();
@@ -263,7 +263,7 @@ pub(super) fn mpps(report: &Report) -> f64 {
     report.conservation.received as f64 / report.elapsed_s / 1e6
 }
 
-/// Returns the row of a figure. The reports are those of its rounds.
+/// Returns the row of a figure from the reports of its rounds.
 pub(super) fn row(case: &Case, device: &str, size: Size, packing: Packing, reports: &mut [Report]) -> Row {
     let mut rates: Vec<f64> = reports.iter().map(mpps).collect();
     let (median, _) = median_p99(&mut rates);

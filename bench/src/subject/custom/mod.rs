@@ -1,4 +1,4 @@
-//! Functions of users: a copy of a built-in function, the start, and changes of large tables.
+//! Users' functions: a copy of a built-in function, the startup time, and changes of large tables.
 
 use std::fmt::Write as _;
 use std::net::Ipv4Addr;
@@ -33,7 +33,7 @@ const ROWS: usize = 1_000_000;
 /// Smallest number of changes or starts.
 const ROUNDS_MIN: usize = 5;
 
-/// Builds a function of a user from its text. `keys` are further keys of its stanza.
+/// Builds a user's function from its text. `keys` are additional keys of its stanza.
 fn build(folder: &Path, text: &str, keys: &str) -> Result<Arc<dyn Function>, Error> {
     let source = folder.join("bench.c");
     std::fs::write(&source, text).map_err(Error::setup)?;
@@ -43,7 +43,7 @@ fn build(folder: &Path, text: &str, keys: &str) -> Result<Arc<dyn Function>, Err
     godwit_function::build(custom::KIND_NAME, stanza, &context).map_err(Error::setup)
 }
 
-/// Measures `ipv4` and its copy with the table of 2025, one after the other in the same run.
+/// Measures `ipv4` and then its copy with the table of 2025, in the same run.
 pub(super) fn copy(context: &Context, progress: &mut Progress<'_>) -> Result<Vec<Row>, Error> {
     let options = LaneOptions::parse(context)?;
     let routes = routes::prefixes_2025()?;
@@ -65,8 +65,7 @@ pub(super) fn copy(context: &Context, progress: &mut Progress<'_>) -> Result<Vec
     Ok(rows)
 }
 
-/// Measures the time until the libraries of the first lesson are ready: compiled, and from the
-/// cache.
+/// Measures the time to prepare the libraries of the first lesson: compiled, and from the cache.
 pub(super) fn start(context: &Context, progress: &mut Progress<'_>) -> Result<Vec<Row>, Error> {
     let folder = tempfile::tempdir().map_err(Error::setup)?;
     let source = folder.path().join("bench.c");
@@ -108,7 +107,7 @@ fn time_row(implementation: &str, p50: f64, p99: f64, details: Details) -> Row {
     }
 }
 
-/// No engine runs, so changes copy nothing to devices and wait for no packets.
+/// No engine runs, so changes copy nothing to devices and do not wait for packets.
 struct Idle;
 
 impl Running for Idle {
@@ -149,7 +148,7 @@ fn prefix(index: u32) -> Ipv4Addr {
     Ipv4Addr::from(0x0a00_0000 + (index << 4))
 }
 
-/// Measures the time from a command that changes a row until a packet finds the new row.
+/// Measures the time from a row change until a packet finds the new row.
 pub(super) fn change(context: &Context, progress: &mut Progress<'_>) -> Result<Vec<Row>, Error> {
     let common = &context.common;
     let count = if common.brief() { 1000 } else { ROWS };

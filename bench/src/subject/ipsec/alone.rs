@@ -1,4 +1,4 @@
-//! Any suite of IPsec on packets in memory, in both directions.
+//! Any IPsec suite on packets in memory, in both directions.
 
 use godwit_function::ipsec::suite::Protocol;
 

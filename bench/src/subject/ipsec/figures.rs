@@ -8,7 +8,7 @@
 //! | `apunet-9a` | the gateway with AES-128-CBC and HMAC-SHA1, port to port | received frames without FCS |
 //!
 //! On the CPU both the portable kernel (`scalar`) and `native` are measured. Two points differ from
-//! the papers. The kernel always writes the headers, which PIPSEA excludes from figure 8. Synthetic
+//! the papers. The kernel always writes the headers, but PIPSEA's figure 8 excludes them. Synthetic
 //! ports do not make ESP packets, so decryption and the mix of figure 12 are measured without
 //! ports.
 
@@ -29,15 +29,15 @@ use crate::run::row::{Details, Row};
 use crate::run::workload::Workload;
 
 /// PIPSEA's combinations (section 4.2) with our suites. Each is measured with encryption (ENC) and
-/// decryption (DEC).
+/// with decryption (DEC).
 const COMBINATIONS: [(&str, &str); 3] =
     [("AES-CBC+HMAC-SHA1", "cbc128_sha1"), ("AES-CBC", "cbc128_none"), ("HMAC-SHA1", "null_sha1")];
 /// APUNet's combination.
 const APUNET: Combination = Combination { name: "AES-CBC+HMAC-SHA1", suite: "cbc128_sha1", decrypts: false };
 /// Default number of SAs. PIPSEA's packets have random addresses.
 const DEFAULT_SAS: u32 = 4096;
-/// Packets of a chunk in figure 12, in 64 bins. A device with separate memory gets larger chunks of
-/// bins of the same size.
+/// Packets per chunk in figure 12, in 64 bins. A device with separate memory gets larger chunks
+/// with bins of the same size.
 const CHUNK_PACKETS: usize = 4096;
 /// Packets of a bin in figure 12.
 const BIN_PACKETS: usize = 64;
@@ -69,7 +69,7 @@ impl Combination {
     }
 }
 
-/// Measures the figure that the definition names. The detail `combination` names the suite and the
+/// Measures the figure of the definition. The detail `combination` names the suite and the
 /// direction.
 pub(in crate::subject) fn run(context: &Context, progress: &mut Progress<'_>) -> Result<Vec<Row>, Error> {
     let options = LaneOptions::parse(context)?;
@@ -182,8 +182,8 @@ impl FigureBench {
         Ok(rows)
     }
 
-    /// Measures the peer on one core with all data in its caches, and our `native` as a whole
-    /// function in the same rounds.
+    /// Measures the peer on one core with all data in its caches. The same rounds measure our
+    /// `native` as a whole function.
     fn peer(&self, combination: Combination, sizes: &[Size], progress: &mut Progress<'_>) -> Result<Vec<Row>, Error> {
         if !self.options.common.peers {
             return Ok(Vec::new());
@@ -200,7 +200,7 @@ impl FigureBench {
     }
 }
 
-/// Measures prepared chunks of packets of these SAs through the lane of the device.
+/// Measures prepared chunks of packets of these SAs through the device lane.
 fn chunks(
     associations: &Associations,
     title: &str,
@@ -218,7 +218,7 @@ fn chunks(
 }
 
 /// Adds the combination. The column `impl` gets the requested implementation, because the fastest
-/// form of a kernel may differ between sizes; the form becomes a detail.
+/// kernel form may differ between sizes. The form becomes a detail.
 fn labelled(row: Row, combination: &str, options: &LaneOptions) -> Row {
     let details = Details::default().with("combination", combination).and(row.details.clone());
     match options.common.implementation.clone().filter(|_| !row.peer) {

@@ -34,7 +34,7 @@ const HEADROOM_BYTES: usize = 44;
 const TAILROOM_BYTES: usize = 29;
 /// Alignment of the buffers.
 const ALIGN_BYTES: usize = 64;
-/// Packets of a worker in flight on the CPU. The CPU completes a chunk on submission, and few
+/// Packets in flight per worker on the CPU. The CPU completes a chunk on submission, and few
 /// packets stay in the caches.
 const CPU_IN_FLIGHT_PACKETS: usize = 1024;
 /// Packets that are compared with `ref`.
@@ -45,7 +45,7 @@ const PATIENCE: Duration = Duration::from_secs(10);
 /// Returns the SAs of a gateway.
 ///
 /// # Errors
-/// Returns an error if their number is not a power of two.
+/// Returns an error if the number of SAs is not a power of two.
 pub(super) fn associations(choice: &Choice) -> Result<Associations, Error> {
     let associations = Associations::of(choice)?;
     if !associations.sas.is_power_of_two() {
@@ -59,7 +59,7 @@ pub(super) fn associations(choice: &Choice) -> Result<Associations, Error> {
 pub(super) struct Gateway<'a> {
     pub(super) options: &'a LaneOptions,
     pub(super) size: Size,
-    /// The device of the function, or several devices between which its packets are balanced.
+    /// Device of the function, or several devices that share its packets.
     pub(super) devices: &'a [&'a str],
     pub(super) implementation: Implementation,
     pub(super) workers: usize,
@@ -85,8 +85,8 @@ impl<'a> Gateway<'a> {
         }
     }
 
-    /// Returns the report of `ref` on the CPU with one worker. The number of workers does not
-    /// change the frames.
+    /// Returns the report of `ref` on the CPU with one worker. Other worker counts produce the same
+    /// frames.
     pub(super) fn expected(self) -> Result<Report, Error> {
         let by_ref = Self { devices: CPU, implementation: Implementation::Ref, ..self };
         Ok(by_ref.run(Some(VERIFIED_PACKETS), None)?.1)
@@ -108,8 +108,8 @@ impl<'a> Gateway<'a> {
         Ok(())
     }
 
-    /// Runs for at least `time`, and until a packet was sent. Returns the number of packets per
-    /// chunk, and the report.
+    /// Runs for at least `time`, and until a packet was sent. Returns the packets per chunk, and
+    /// the report.
     pub(super) fn time(&self, mut time: Duration) -> Result<(usize, Report), Error> {
         time = time.max(Duration::from_millis(1));
         loop {
@@ -124,14 +124,13 @@ impl<'a> Gateway<'a> {
         }
     }
 
-    /// Runs for a number of packets, or for a time. Returns the number of packets per chunk, and
-    /// the report.
+    /// Runs for a number of packets, or for a time. Returns the packets per chunk, and the report.
     fn run(&self, packets: Option<u32>, time: Option<Duration>) -> Result<(usize, Report), Error> {
         self.run_after(packets, time, || {})
     }
 
-    /// Does the same as [`Gateway::run`], and calls `begin` before the run, even if the engine
-    /// could not be built.
+    /// Does the same as [`Gateway::run`], and calls `begin` before the run, even if building the
+    /// engine failed.
     pub(super) fn run_after(
         &self,
         packets: Option<u32>,
@@ -155,7 +154,7 @@ impl<'a> Gateway<'a> {
         Ok((chunk_packets, Engine::new(config, &Options::default()).map_err(Error::setup)?))
     }
 
-    /// Checks that packets were conserved and that every sent packet was encrypted.
+    /// Checks that packets were conserved, and that every sent packet was encrypted.
     fn check(&self, report: &Report) -> Result<(), Error> {
         let wrong = |what: String| Err(Error::Wrong { who: format!("the gateway on {}", self.name()), what });
         let conservation = report.conservation;
@@ -209,8 +208,8 @@ impl<'a> Gateway<'a> {
         chunks * self.devices.len() * defaults.bytes as usize / self.mean_buffer_bytes()
     }
 
-    /// Returns the configuration key of `[arena]` for the size of a worker's ring: the packets in
-    /// flight plus an eighth. A larger ring would lower the hit rate of the caches.
+    /// Returns the `[arena]` key for the size of a worker's ring: the packets in flight plus an
+    /// eighth. A larger ring would cause more cache misses.
     fn ring(&self, in_flight_packets: usize) -> String {
         if !self.copies() || self.options.layout != Layout::Dense {
             return String::new();
@@ -236,9 +235,9 @@ impl<'a> Gateway<'a> {
         let flows = FLOWS_PER_SA * self.associations.sas;
         let prefix_bits = 24 - self.associations.sas.ilog2();
         let size_text = size.configured();
-        // In timed runs the cores write no payload, because a NIC would. Their writes slow down the
-        // copies to a device: on an H200 with 16 cores, from 48 to 39 GB/s each way while they
-        // write 25.6 million frames of 1408 bytes per second.
+        // In timed runs, the cores write no payload, because a NIC would. Payload writes slow down
+        // the copies to a device. On an H200 with 16 cores, they fall from 48 to 39 GB/s each way
+        // while the cores write 25.6 million frames of 1408 bytes per second.
         let (count, digest, payload) = match packets {
             Some(packets) => (packets, true, "zero"),
             None => (0, false, "stale"),

@@ -1,4 +1,4 @@
-//! The gateway on a device, or on several devices, port to port.
+//! The gateway on one or several devices, port to port.
 
 use godwit_engine::Report;
 
@@ -21,8 +21,8 @@ pub(in crate::subject) fn run(context: &Context, progress: &mut Progress<'_>) ->
     rows(&options, &associations, progress)
 }
 
-/// Returns, for each size and each number of workers, the rows of each device alone and of all
-/// devices at once.
+/// Returns the rows for each size and each number of workers: each device alone, and all devices at
+/// once.
 pub(super) fn rows(
     options: &LaneOptions,
     associations: &Associations,
@@ -60,7 +60,7 @@ pub(super) fn rows(
     Ok(rows)
 }
 
-/// Returns the share of the packets of each device, and the ratio to the sum of the devices alone.
+/// Returns each device's share of the packets, and the ratio to the total of the devices alone.
 fn balance(devices: &[&str], report: &Report, mpps: f64, alone: &[f64]) -> Details {
     let packets = |device: &&str| {
         let name = format!("device_packets{{device=\"{device}\"}}");

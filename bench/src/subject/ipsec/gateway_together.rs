@@ -19,7 +19,7 @@ use crate::run::cores;
 use crate::run::options::{Context, LaneOptions, choice};
 use crate::run::row::{Details, Row};
 
-/// Measures, at each size, the cores alone, the device alone and both at once.
+/// Measures the cores alone, the device alone and both at once, for each size.
 pub(in crate::subject) fn run(context: &Context, progress: &mut Progress<'_>) -> Result<Vec<Row>, Error> {
     let options = &LaneOptions::parse(context)?;
     let associations = &associations(&choice(&context.values)?)?;

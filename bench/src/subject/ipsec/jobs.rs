@@ -1,4 +1,4 @@
-//! The packets and keys that the peer ipsec-mb receives, and the sums of its results.
+//! Packets and keys for the peer ipsec-mb, and the sums of its results.
 
 use std::fmt::Write as _;
 
@@ -78,9 +78,9 @@ fn placed(frames: &[Vec<u8>], config: &ArenaConfig) -> Result<(Region, Vec<Descr
     Ok((region, descriptors))
 }
 
-/// Returns the input file of the peer for packets with the layout of `config`. Also returns, for
-/// each packet, the sum of the words of data and ICV that the peer must produce. `ref` encrypts the
-/// same packets to compute them.
+/// Returns the peer's input file for packets with the layout of `config`. Also returns, for each
+/// packet, the sum of the data and ICV words that the peer must produce. `ref` encrypts the same
+/// packets to compute them.
 pub(super) fn packets(
     suite: &Suite,
     decrypts: bool,
@@ -100,8 +100,8 @@ pub(super) fn packets(
         let _ = out.run_ref(region.buffer_mut(descriptor), descriptor, variant, parameter);
     }
     let encrypted: Vec<Vec<u8>> = descriptors.iter().map(|descriptor| region.frame(descriptor).to_vec()).collect();
-    // The packets of the peer have the same offsets as those of Godwit. Encrypted packets are
-    // stored at the offset of received frames.
+    // The peer's packets have the same offsets as Godwit's. Encrypted packets are stored at the
+    // offset of received frames.
     let placements = if decrypts { placed(&encrypted, config)?.1 } else { descriptors };
     let end = |descriptor: &Descriptor| descriptor.buffer_offset() + descriptor.room_bytes();
     let arena_bytes = placements.iter().map(end).max().unwrap_or(0) as u32;
@@ -145,7 +145,7 @@ pub(super) fn packets(
     Ok((bytes, sums))
 }
 
-/// Returns the numbers of cipher and authentication in the format of the peer.
+/// Returns the cipher and authentication numbers in the peer's format.
 fn numbers(suite: &Suite) -> [u32; 2] {
     let cipher = match suite.cipher {
         Cipher::Null => 0,

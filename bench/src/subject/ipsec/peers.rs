@@ -1,9 +1,8 @@
 //! The peer ipsec-mb on all cores, and on the cores that do not feed a device. Each core runs a
 //! separate process.
 //!
-//! All processes begin a round at the same time. The number of jobs of each is proportional to its
-//! rate alone, so that all end at about the same time. The rate of a process refers to its whole
-//! round.
+//! All processes begin a round at the same time. Each gets jobs in proportion to its rate alone, so
+//! that all end at about the same time. The rate of a process refers to its whole round.
 
 use std::path::PathBuf;
 use std::sync::Barrier;
@@ -29,7 +28,7 @@ use crate::run::rounds::median_p99;
 use crate::run::row::{Details, Row};
 use crate::run::several::{even, on_threads};
 
-/// The program of the peer, and the suite and direction that it measures.
+/// The peer program, with the suite and direction that it measures.
 pub(super) struct Program {
     path: PathBuf,
     suite: &'static Suite,
@@ -37,14 +36,14 @@ pub(super) struct Program {
 }
 
 /// Returns the peer, or `None` if it was not built or does not support the request. It supports a
-/// single suite of ESP.
+/// single ESP suite.
 pub(super) fn find(associations: &Associations, decrypts: bool, progress: &mut Progress<'_>) -> Option<Program> {
     let suite = associations.only().filter(|suite| suite.protocol == Protocol::Esp)?;
     let path = peer::find_or_report("ipsec_mb", progress)?;
     Some(Program { path, suite, decrypts })
 }
 
-/// A process for each core. All have copies of the same packets.
+/// One process per core. All have copies of the same packets.
 pub(super) struct Peers<'a> {
     peers: Vec<Peer>,
     cores: &'a [usize],
@@ -53,7 +52,7 @@ pub(super) struct Peers<'a> {
     frame_bytes: f64,
     suite: &'static Suite,
     decrypts: bool,
-    /// Sum of the words of data and ICVs of the first packets, by number of packets.
+    /// Sum of the data and ICV words of the first packets, by number of packets.
     sums: Vec<u64>,
 }
 
@@ -99,8 +98,8 @@ impl<'a> Peers<'a> {
     }
 
     /// Returns a row of all processes alone, and a row of the device together with the processes on
-    /// the cores that do not feed it. The device alone reaches `device_mpps`; together with our
-    /// form on the other cores it reaches `both_mpps`.
+    /// the cores that do not feed it. The device alone reaches `device_mpps`. Together with our
+    /// form on the other cores, it reaches `both_mpps`.
     pub(super) fn rows(
         mut self,
         on_device: &mut [Flow],
@@ -131,10 +130,10 @@ impl<'a> Peers<'a> {
         Ok([alone, self.row(format!("{id}+ipsec-mb"), device + cpu, details)])
     }
 
-    /// Runs rounds for about `time`, at least three. Returns the median rates of the device and of
-    /// the peers in millions of packets per second, and the median ratio of the longest to the
-    /// shortest part of a round. `limits` contains the chunks of each flow, then the packets of
-    /// each peer.
+    /// Runs rounds for about `time`, but at least three rounds. Returns the median rates of the
+    /// device and of the peers in millions of packets per second. Also returns the median ratio of
+    /// the longest to the shortest part of a round. `limits` contains the chunks of each flow, then
+    /// the packets of each peer.
     fn rounds(&mut self, flows: &mut [Flow], limits: &[usize], time: Duration) -> Result<([f64; 2], f64), Error> {
         let feeding = flows.len();
         let (mut rates, mut apart) = ([Vec::new(), Vec::new()], Vec::new());

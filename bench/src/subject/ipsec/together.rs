@@ -34,14 +34,13 @@ use crate::run::workload::Workload;
 
 /// Smallest number of packets of a core.
 const CORE_PACKETS: usize = 1 << 16;
-/// Smallest number of frame bytes of a core. The arenas of sixteen cores exceed the last-level
-/// cache.
+/// Minimum number of frame bytes per core. The arenas of sixteen cores exceed the last-level cache.
 const CORE_BYTES: usize = 16 << 20;
 /// Packets of a core's chunks and bins, as in `run/feed.rs`.
 const CORE_BATCH: usize = 256;
 
-/// Measures, at each size, all cores alone, the device alone and both at once; and the peer on all
-/// cores, and on the cores that do not feed the device.
+/// Measures all cores alone, the device alone and both at once, for each size. Also measures the
+/// peer on all cores, and on the cores that do not feed the device.
 pub(in crate::subject) fn run(context: &Context, progress: &mut Progress<'_>) -> Result<Vec<Row>, Error> {
     let options = &LaneOptions::parse(context)?;
     let choice = choice(&context.values)?;
@@ -85,9 +84,9 @@ struct Together<'a> {
     associations: &'a Associations,
     decrypts: bool,
     cores: &'a [usize],
-    /// Number of cores that feed the device; these are the first ones.
+    /// Number of cores that feed the device. These cores come first.
     feeding: usize,
-    /// A function with separate SAs for each core. The device uses the first one.
+    /// One function with separate SAs per core. The device uses the first one.
     functions: &'a [Arc<dyn Function>],
     /// Copy rate of the device's link.
     links: &'a [Option<f64>],
@@ -104,8 +103,8 @@ impl Together<'_> {
         Feed { batch, bin_packets: CORE_BATCH, in_flight: 1, packets }
     }
 
-    /// Prepares packets for each of `threads` that feed a device. Returns the number of packets
-    /// compared with `ref`.
+    /// Prepares packets for each of `threads` threads that feed a device. Returns the number of
+    /// packets that were compared with `ref`.
     fn flows(
         &self,
         device: &str,

@@ -1,7 +1,7 @@
-//! One suite of ESP with its host half, in one direction.
+//! One ESP suite with its host half, in one direction.
 //!
-//! The peer ipsec-mb runs bare jobs: it knows the offset, the SA and the operation of every packet,
-//! and counts nothing. For decryption it also compares the ICV.
+//! The peer ipsec-mb runs bare jobs. It knows the offset, the SA and the operation of every packet,
+//! and counts nothing. For decryption, it also compares the ICV.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -21,8 +21,8 @@ use crate::run::peer::{self, Peer};
 use crate::run::row::{Details, Row};
 use crate::run::workload::{Competitor, Workload};
 
-/// Measures a suite of ESP. For decryption, each pass decrypts the packets of the previous one,
-/// encrypted again with the next sequence numbers.
+/// Measures an ESP suite. For decryption, each pass decrypts the packets of the previous pass,
+/// which are encrypted again with the next sequence numbers.
 pub(super) fn whole(
     suite: &'static Suite,
     decrypts: bool,

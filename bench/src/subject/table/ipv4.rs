@@ -1,4 +1,5 @@
-//! The IPv4 route table: lookups without packets, and loading. Peers: rte_lpm and rte_fib of DPDK.
+//! The IPv4 route table: lookups without packets, and loading. The peers are DPDK's rte_lpm and
+//! rte_fib.
 
 use std::time::{Duration, Instant};
 
@@ -13,17 +14,17 @@ use crate::run::peer;
 use crate::run::rounds::{self, Race, median_p99};
 use crate::run::row::{Details, Row};
 
-/// Number of addresses per round. It is large enough that the entries of the table, and not the
-/// addresses, determine the content of the caches.
+/// Addresses per round. The number is large enough that table entries, rather than addresses,
+/// determine the content of the caches.
 const ADDRESSES: usize = 1 << 20;
-/// Addresses of a call, as in the peers; a bin has as many packets.
+/// Addresses per call, as in the peers. A bin has as many packets.
 const BULK: usize = 256;
 /// Prefetch distances that are tried, in addresses.
 const AHEAD: [usize; 5] = [0, 16, 32, 64, 128];
 /// Rounds of each prefetch distance. The fastest counts.
 const AHEAD_ROUNDS: usize = 3;
 
-/// Measures lookups of random addresses and of addresses below random routes.
+/// Measures lookups of random addresses, and of addresses below random routes.
 pub(in crate::subject) fn lookup(context: &Context, progress: &mut Progress<'_>) -> Result<Vec<Row>, Error> {
     let common = &context.common;
     let routes = routes::prefixes_2025()?;
@@ -130,10 +131,11 @@ pub(in crate::subject) fn load(context: &Context, progress: &mut Progress<'_>) -
     Ok(rows)
 }
 
-/// A bulk lookup. Arguments: image, variant, addresses, output for next hops, prefetch distance.
+/// Bulk lookup. The arguments are image, variant, addresses, output for next hops, and prefetch
+/// distance.
 type Bulk<'a> = Box<dyn Fn(*const u8, u32, &[u32], &mut [u32], usize) + 'a>;
 
-/// Adds a form with the prefetch distance that is fastest on this machine.
+/// Adds a form with the fastest prefetch distance on this machine.
 fn enter<'a>(
     race: &mut Race<'a>,
     name: &str,

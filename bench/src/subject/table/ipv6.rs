@@ -1,4 +1,4 @@
-//! The IPv6 route table: lookups without packets. Peers: rte_fib6 and rte_lpm6 of DPDK.
+//! The IPv6 route table: lookups without packets. The peers are DPDK's rte_fib6 and rte_lpm6.
 
 use std::net::Ipv6Addr;
 use std::time::Instant;
@@ -97,7 +97,7 @@ fn table(
     Ok(rows)
 }
 
-/// Returns a route in the format of the peers: prefix, length and next hop.
+/// Returns a route in the peers' format: prefix, length and next hop.
 fn record(route: &Route6) -> Vec<u8> {
     let rest = [u32::from(route.length), route.next_hop].map(u32::to_le_bytes);
     [&route.prefix.to_be_bytes()[..], rest.as_flattened()].concat()
@@ -128,7 +128,7 @@ fn prefixes_2025() -> Result<Vec<Route6>, Error> {
     Ok(routes.collect())
 }
 
-/// A bulk lookup. Arguments: image, variant, addresses, output for next hops.
+/// Bulk lookup. The arguments are image, variant, addresses, and output for next hops.
 type Bulk<'a> = &'a dyn Fn(*const u8, u32, &[[u8; 16]], &mut [u32]);
 
 /// Runs a round. Returns its time in nanoseconds and the sum of its results.

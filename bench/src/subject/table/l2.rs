@@ -1,4 +1,4 @@
-//! The table of `l2`: lookups without packets. Peer: rte_hash of DPDK.
+//! The table of `l2`: lookups without packets. The peer is DPDK's rte_hash.
 
 use std::collections::HashSet;
 use std::fmt::Write as _;
@@ -16,7 +16,7 @@ use crate::run::peer;
 use crate::run::rounds::{self, Race};
 use crate::run::row::{Details, Row};
 
-/// Numbers of addresses in the table. A large L2 cache nearly holds the first table; the second
+/// Address counts of the tables. A large L2 cache nearly holds the first table, and the second
 /// exceeds most caches.
 const ADDRESSES: [usize; 2] = [1_000_000, 8_000_000];
 /// Lookups of a round.
