@@ -15,12 +15,11 @@ const FILES: [(&str, &str); 2] = [
 /// Name of the configuration in messages.
 pub(crate) const ORIGIN: &str = "demo.toml";
 
-/// First line of the pattern matching function, which `with` places on another device.
+/// First line of the pattern matching stanza, which `with` places on another device.
 const INSPECT: &str = "kind = \"dpi\"\n";
 
 /// Calls `work` with the built-in configuration and the appended text `more`. If `device` is given,
-/// pattern matching runs on this device. The files that the configuration names exist until `work`
-/// returns.
+/// pattern matching runs on this device. The configured files exist until `work` returns.
 pub(crate) fn with<T>(
     more: &str,
     device: Option<&str>,
@@ -37,7 +36,7 @@ pub(crate) fn with<T>(
     if let Some(device) = device {
         text = text.replacen(INSPECT, &format!("{INSPECT}device = \"{device}\"\n"), 1);
     }
-    // The user did not write this configuration, so an error is a bug.
+    // This configuration is built in, so an error is a bug.
     let config = Config::parse(&text, ORIGIN, folder.path()).map_err(|error| Failure::Bug(error.to_string()))?;
     work(config)
 }

@@ -49,7 +49,7 @@ impl Socket {
 }
 
 impl Target {
-    /// Returns a request for the selected function, which must be of one of `kinds`.
+    /// Returns a request to the selected function, which must be of one of `kinds`.
     pub(crate) fn request(&self, kinds: &[&str], command: &str) -> Value {
         let mut request = json!({ "kind": kinds, "command": command });
         if let Some(function) = &self.function {
@@ -63,12 +63,12 @@ impl Connection {
     /// Sends a request and returns its result.
     ///
     /// # Errors
-    /// If godwit refuses the request, or closes the connection.
+    /// Returns an error if godwit refuses the request or closes the connection.
     pub(crate) fn send(&mut self, request: &Value) -> Result<Value, Failure> {
         let failure = |problem: &str| Failure::User(format!("godwit at {} {problem}", self.path.display()));
         let line = secret::line(request);
         // A godwit that refuses a connection sends a reply and closes the connection. The write
-        // then fails, but the reply contains the reason. Read it before any error is reported.
+        // then fails, so read the reply, which contains the reason, before reporting an error.
         let written = self.stream.get_mut().write_all(&line);
         let mut reply = String::new();
         let read = self.stream.read_line(&mut reply);
@@ -84,7 +84,7 @@ impl Connection {
         Err(Failure::User(reply["error"].as_str().unwrap_or("godwit refused the request without a reason").to_owned()))
     }
 
-    /// Waits until godwit closes the connection, which it does at its end.
+    /// Waits until godwit ends and thereby closes the connection.
     pub(crate) fn wait_for_end(mut self) {
         let _ = std::io::copy(&mut self.stream, &mut std::io::sink());
     }

@@ -1,4 +1,4 @@
-//! Devices other than the CPU, and the reasons why devices are not used.
+//! Devices other than the CPU, and the reasons why devices are unused.
 
 use godwit_device::{Found, KINDS, Unavailable};
 use serde::Serialize;
@@ -8,11 +8,11 @@ use serde::Serialize;
 pub(crate) struct NotUsed {
     /// `opencl` or `cuda`.
     pub(crate) kind: &'static str,
-    /// Sentence that names the devices found and the reason why they are not used.
+    /// Sentence that names the found devices and the reason why they are unused.
     pub(crate) sentence: Unavailable,
 }
 
-/// Devices other than the CPU, of preferred kinds first, and the kinds without usable devices.
+/// Devices other than the CPU, preferred kinds first, and the kinds without usable devices.
 pub(crate) struct Others {
     pub(crate) found: Vec<Found>,
     pub(crate) not_used: Vec<NotUsed>,
@@ -28,7 +28,7 @@ pub(crate) fn others() -> Others {
     others
 }
 
-/// Returns one sentence: how to use the device, or why it cannot be used.
+/// Returns a sentence that tells how to use a device, or why it cannot be used.
 pub(crate) fn sentence(found: &Found) -> String {
     let id = &found.capabilities.id;
     match &found.usable {

@@ -9,7 +9,7 @@ use tracing_subscriber::fmt::format::Writer;
 use tracing_subscriber::fmt::{FmtContext, FormatEvent, FormatFields};
 use tracing_subscriber::registry::LookupSpan;
 
-/// Format of a line: `time`, `level`, the fields of the event, and the sentence as `message`.
+/// Line format: `time`, `level`, the event fields, and the sentence as `message`.
 pub(crate) struct Format;
 
 impl<S, N> FormatEvent<S, N> for Format
@@ -52,8 +52,8 @@ impl Visit for Pairs {
     }
 }
 
-/// Value that is in quotation marks unless it is a plain word. Control characters, quotation marks
-/// and backslashes are escaped as in JSON.
+/// Value that is quoted unless it is a plain word. Control characters, quotation marks and
+/// backslashes are escaped as in JSON.
 struct Quoted<'a>(&'a str);
 
 impl fmt::Display for Quoted<'_> {
@@ -76,7 +76,7 @@ impl fmt::Display for Quoted<'_> {
     }
 }
 
-/// Returns a time since 1970 in the format of RFC 3339, in UTC with microseconds.
+/// Formats a time since 1970 as in RFC 3339, in UTC with microseconds.
 fn timestamp(since_1970: Duration) -> String {
     let (days, seconds) = (since_1970.as_secs() / 86_400, since_1970.as_secs() % 86_400);
     let (year, month, day) = date(days);
@@ -84,7 +84,7 @@ fn timestamp(since_1970: Duration) -> String {
     format!("{year:04}-{month:02}-{day:02}T{hour:02}:{minute:02}:{second:02}.{:06}Z", since_1970.subsec_micros())
 }
 
-/// Returns year, month and day of a number of days since 1970, in the Gregorian calendar.
+/// Converts days since 1970 to year, month and day in the Gregorian calendar.
 fn date(days_since_1970: u64) -> (u64, u64, u64) {
     let is_leap = |year: u64| year.is_multiple_of(4) && !year.is_multiple_of(100) || year.is_multiple_of(400);
     let (mut year, mut days) = (1970, days_since_1970);

@@ -1,11 +1,11 @@
-//! Reasons why a command fails: an error that the user can fix, or a bug.
+//! Failures of commands: errors that the user can fix, and bugs.
 
 use std::fmt::Display;
 use std::process::ExitCode;
 
 use crate::log;
 
-/// Reason why a command ends early. Standard error shows its sentence after `godwit: `.
+/// Failure of a command. Standard error shows its sentence after `godwit: `.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum Failure {
     /// An error that the user can fix: exit code 2.
@@ -14,7 +14,7 @@ pub(crate) enum Failure {
     /// A bug, or packets that were not conserved: exit code 1.
     #[error("{0}")]
     Bug(String),
-    /// The reader closed standard output, as `head` does: exit code 0 without a message.
+    /// The reader closed standard output, as `head` does. The exit code is 0, without a message.
     #[error("standard output was closed")]
     OutputClosed,
 }
@@ -30,7 +30,7 @@ impl Failure {
         if is_users { Self::User(error.to_string()) } else { Self::Bug(error.to_string()) }
     }
 
-    /// Prints the sentence and returns the exit code of the process.
+    /// Prints the sentence and returns the process exit code.
     pub(crate) fn report(&self) -> ExitCode {
         match self {
             Self::User(_) => {

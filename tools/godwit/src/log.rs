@@ -1,7 +1,8 @@
 //! Standard error, written by a separate thread.
 //!
-//! A reader of standard error can stop reading, and a terminal can be paused. No other thread waits
-//! for that: lines go into a bounded queue. If it is full, they are dropped and counted.
+//! The reader of standard error can stop reading, and a terminal can be paused. No other thread
+//! waits in these cases, because lines go into a bounded queue. If the queue is full, lines are
+//! dropped and counted.
 
 use std::io::Write;
 use std::sync::OnceLock;
@@ -13,7 +14,7 @@ use std::time::{Duration, Instant};
 const LINES_MAX: usize = 1024;
 /// Maximum time for which [`flush`] waits.
 const FLUSH_LIMIT: Duration = Duration::from_millis(300);
-/// Interval at which [`flush`] tries again while the queue is full.
+/// Interval at which [`flush`] retries while the queue is full.
 const RETRY_INTERVAL: Duration = Duration::from_millis(5);
 
 static LOG: OnceLock<Log> = OnceLock::new();
@@ -43,7 +44,7 @@ pub(crate) fn line(text: impl std::fmt::Display) {
     write(format!("{text}\n"));
 }
 
-/// Waits until all lines are written, but not longer than [`FLUSH_LIMIT`].
+/// Waits until all lines are written, at most for [`FLUSH_LIMIT`].
 pub(crate) fn flush() {
     let Some(log) = LOG.get() else { return };
     let end = Instant::now() + FLUSH_LIMIT;
@@ -62,7 +63,7 @@ pub(crate) fn flush() {
 fn log() -> &'static Log {
     LOG.get_or_init(|| {
         let (queue, entries) = sync_channel(LINES_MAX);
-        // Without the thread, lines are lost. The work does not depend on them.
+        // Without the thread, log lines are lost, but the work continues.
         let _ = std::thread::Builder::new().name("log".to_owned()).spawn(move || keep(&entries));
         Log { queue, dropped: AtomicU64::new(0) }
     })

@@ -1,7 +1,7 @@
 //! The Godwit command line. `commands/` contains one file per command.
 //!
-//! Exit codes: 0 for success, 2 for an error that the user can fix, 1 for a bug or for packets that
-//! were not conserved. An error is reported in one sentence.
+//! The exit code is 0 for success, 2 for an error that the user can fix, and 1 for a bug or for
+//! packets that were not conserved. Each error is reported in one sentence.
 #![forbid(unsafe_code)]
 
 mod builtin;

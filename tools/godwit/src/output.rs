@@ -14,7 +14,7 @@ use crate::log;
 
 /// Writes `text` to standard output.
 pub(crate) fn print(text: &str) -> Result<(), Failure> {
-    // Both outputs may be the same terminal. Earlier lines precede this text.
+    // Both outputs may be the same terminal, so earlier log lines come first.
     log::flush();
     let mut stdout = std::io::stdout().lock();
     match stdout.write_all(text.as_bytes()).and_then(|()| stdout.flush()) {
@@ -24,8 +24,8 @@ pub(crate) fn print(text: &str) -> Result<(), Failure> {
     }
 }
 
-/// Prints `text` for people: to standard output, or to standard error if the JSON goes to standard
-/// output.
+/// Prints `text` for people on standard output. If the JSON goes there, uses standard error
+/// instead.
 pub(crate) fn print_text(json: &Json, text: &str) -> Result<(), Failure> {
     if matches!(json, Json::Stdout) {
         log::write(text);
@@ -34,8 +34,8 @@ pub(crate) fn print_text(json: &Json, text: &str) -> Result<(), Failure> {
     print(text)
 }
 
-/// Destination of the JSON output. It is opened before long work, so that a path that is not
-/// writable is reported immediately.
+/// Destination of the JSON output. It is opened before long work, so that an unwritable path is
+/// reported immediately.
 pub(crate) enum Json {
     /// No JSON output.
     None,
@@ -43,7 +43,7 @@ pub(crate) enum Json {
     Stdout,
     /// A pipe or a device file, which is written directly.
     Special(PathBuf, File),
-    /// A temporary file, which receives its final name when it is complete. Dropping it deletes it.
+    /// A temporary file, which gets its final name when it is complete. Dropping it deletes it.
     File(PathBuf, NamedTempFile),
 }
 
@@ -56,7 +56,7 @@ impl Json {
         }
         let refuse = |error: std::io::Error| cannot_write(path, &error);
         match std::fs::metadata(path) {
-            // A folder also ends here. The operating system then reports why it cannot be opened.
+            // For a folder, the operating system reports why it cannot be opened.
             Ok(existing) if !existing.is_file() => {
                 let file = File::options().write(true).open(path).map_err(refuse)?;
                 Ok(Self::Special(path.to_owned(), file))

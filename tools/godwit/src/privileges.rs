@@ -15,8 +15,7 @@ use nix::unistd::{Gid, Uid, User, fchownat, geteuid, setgroups, setresgid, setre
 use crate::failure::Failure;
 
 /// Changes all threads to `user` permanently, without any capability. The user becomes the owner of
-/// the control socket, because it must remove the socket at the end, and of the state folder and
-/// its files.
+/// the control socket, which it must finally remove, and of the state folder with its files.
 pub(crate) fn drop_to(user: &str, control: Option<&Path>, state: Option<&Path>) -> Result<(), Failure> {
     let found = User::from_name(user).map_err(|error| refuse(user, error))?;
     let Some(User { uid, gid, .. }) = found else {
@@ -24,7 +23,7 @@ pub(crate) fn drop_to(user: &str, control: Option<&Path>, state: Option<&Path>) 
     };
     give_up_programs();
     if geteuid() == uid {
-        // systemd changed the user, and left the capabilities that open ports.
+        // systemd already changed the user, and kept the capabilities that open ports.
         return give_up_capabilities().map_err(|error| refuse_capabilities(user, &error));
     }
     if !geteuid().is_root() {
@@ -42,8 +41,8 @@ pub(crate) fn drop_to(user: &str, control: Option<&Path>, state: Option<&Path>) 
     give_up_capabilities().map_err(|error| refuse_capabilities(user, &error))
 }
 
-/// Makes programs that this process may execute unable to gain privileges. Applies to this thread
-/// and to the threads that it starts.
+/// Prevents executed programs from gaining privileges. Applies to this thread and to threads that
+/// it starts.
 fn give_up_programs() {
     // The call fails only on kernels before Linux 3.5.
     let _ = prctl::set_no_new_privs();
@@ -53,9 +52,9 @@ fn give_up_programs() {
     }
 }
 
-/// Gives up the capabilities of this thread and of the threads that it starts.
+/// Gives up the capabilities of this thread and of threads that it starts.
 fn give_up_capabilities() -> Result<(), CapsError> {
-    // The effective set is a part of the permitted set, so it is cleared first.
+    // Clear the effective set before the permitted set, of which it is a subset.
     [CapSet::Ambient, CapSet::Effective, CapSet::Permitted, CapSet::Inheritable]
         .into_iter()
         .try_for_each(|set| caps::clear(None, set))
@@ -75,15 +74,16 @@ fn give(path: &Path, uid: Uid, gid: Gid) -> nix::Result<()> {
     fchownat(AT_FDCWD, path, Some(uid), Some(gid), AtFlags::AT_SYMLINK_NOFOLLOW)
 }
 
-/// Forbids core dumps of this process, and access to its memory by other processes of its user.
+/// Disables core dumps, and denies other processes of the same user access to this process's
+/// memory.
 pub(crate) fn disable_core_dumps() {
     // The first call fails only for unknown values. Any process may lower its limits.
     let _ = nix::sys::prctl::set_dumpable(false);
     let _ = setrlimit(Resource::RLIMIT_CORE, 0, 0);
 }
 
-/// Locks all memory of this process in RAM, also memory that it allocates later. Returns false if
-/// the limit for locked memory does not allow it.
+/// Locks all memory of this process in RAM, including later allocations. Returns false if the limit
+/// for locked memory is too low.
 #[cfg(feature = "tls")]
 pub(crate) fn lock_memory() -> bool {
     // Root raises the limit, which then also applies to the user that the process changes to.

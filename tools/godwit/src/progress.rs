@@ -1,4 +1,4 @@
-//! Progress on standard error: a single line that is overwritten on a terminal, one line per
+//! Progress on standard error: a single line that is overwritten on a terminal, and one line per
 //! message elsewhere.
 
 use std::io::IsTerminal;
@@ -28,8 +28,8 @@ impl Progress {
         self.pending = self.terminal;
     }
 
-    /// Shows time, packets and rate of a run on a terminal. A log would grow by a line per second,
-    /// and `godwit status` shows the same.
+    /// Shows a run's time, packets and rate on a terminal. A log would grow by a line per second,
+    /// and `godwit status` shows the same values.
     pub(crate) fn report(&mut self, report: &Report) {
         if !self.terminal {
             return;

@@ -1,10 +1,11 @@
-//! Report of `godwit proxy` as tables. `godwit status` receives it as JSON, so both read JSON.
+//! Formats the report of `godwit proxy` as tables. The report is JSON, because `godwit status` also
+//! receives it as JSON.
 
 use serde_json::Value;
 
 use crate::table::{Align, Table, grouped};
 
-/// Returns the lines that follow the start: the address of every proxy.
+/// Returns the lines after startup, with the address of each proxy.
 pub(crate) fn started(report: &Value) -> String {
     let mut text = String::new();
     for proxy in list(&report["proxies"]) {

@@ -1,4 +1,4 @@
-//! Runtime folder: the place of control sockets whose path the operator does not choose.
+//! Runtime folder for control sockets without a configured path.
 //!
 //! The folder is `$RUNTIME_DIRECTORY`, as systemd sets it. Without this variable, it is
 //! `/run/godwit` for root, and `$XDG_RUNTIME_DIR/godwit` for other users.
@@ -14,12 +14,12 @@ use crate::failure::Failure;
 
 /// Folder of root and of system services.
 const SYSTEM_FOLDER: &str = "/run/godwit";
-/// Maximum number of characters of a configuration's name in the name of a socket. The path of a
-/// Unix socket has at most 107 bytes.
+/// Maximum number of characters of the configuration name in a socket name. A Unix socket path has
+/// at most 107 bytes.
 const NAME_MAX: usize = 32;
 
-/// Returns the path of a new control socket for a run of `config`. Returns `None` if this user has
-/// no runtime folder. Removes sockets of processes that ended without removing them.
+/// Returns the path of a new control socket for a run of `config`, or `None` if this user has no
+/// runtime folder. Removes sockets that ended processes have left behind.
 pub(crate) fn new_socket(config: &Path) -> Option<PathBuf> {
     let folder = folders().into_iter().next()?;
     let _ = DirBuilder::new().recursive(true).mode(0o755).create(&folder);
@@ -34,10 +34,10 @@ pub(crate) fn new_socket(config: &Path) -> Option<PathBuf> {
     Some(folder.join(format!("{name}.{}.sock", std::process::id())))
 }
 
-/// Returns the control socket of the only godwit that runs.
+/// Returns the control socket of the only running godwit.
 ///
 /// # Errors
-/// If no godwit runs, or if several do.
+/// Returns an error if no godwit runs, or if several do.
 pub(crate) fn only_socket() -> Result<PathBuf, Failure> {
     let folders = folders();
     let mut found: Vec<PathBuf> = folders.iter().flat_map(|folder| sockets(folder)).collect();
@@ -58,7 +58,7 @@ pub(crate) fn only_socket() -> Result<PathBuf, Failure> {
     }
 }
 
-/// Returns the folders that may contain control sockets. The first one is this user's own.
+/// Returns the folders that may contain control sockets. This user's folder comes first.
 fn folders() -> Vec<PathBuf> {
     let variable = |name| std::env::var(name).ok().filter(|value| !value.is_empty());
     // systemd separates several folders by colons.
@@ -94,7 +94,7 @@ fn sockets(folder: &Path) -> Vec<PathBuf> {
     found
 }
 
-/// Returns the process ID in the name of a socket that [`new_socket`] chose.
+/// Returns the process ID in a socket name that [`new_socket`] chose.
 fn pid_of(path: &Path) -> Option<&str> {
     let (_, pid) = path.file_name()?.to_str()?.strip_suffix(".sock")?.rsplit_once('.')?;
     pid.bytes().all(|byte| byte.is_ascii_digit()).then_some(pid)

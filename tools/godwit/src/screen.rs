@@ -9,7 +9,7 @@ use crate::table::{Align, Table, grouped, microseconds};
 /// Counters of ports that are not losses.
 const NO_LOSS: &[&str] = &["port_received_", "port_sent_", "port_left_to_kernel"];
 
-/// Returns the status as text. With `all`, the text also has every counter.
+/// Returns the status as text. `all` adds every counter to the text.
 pub(crate) fn text(report: &Value, all: bool) -> String {
     let mut text = heading(report);
     for part in [totals(report), ports(report), functions(report), devices(report), drops(report)] {
@@ -41,7 +41,7 @@ fn word(value: &Value) -> String {
     value.as_str().unwrap_or_default().to_owned()
 }
 
-/// Returns a rate with a prefix for thousands, or a dash if it is not known yet.
+/// Formats a rate with a metric prefix, or a dash if it is still unknown.
 fn rate(value: &Value) -> String {
     match value.as_f64() {
         None => "-".to_owned(),
@@ -66,12 +66,12 @@ fn latency(value: &Value, key: &str) -> String {
     value[key].as_u64().map_or_else(|| "-".to_owned(), microseconds)
 }
 
-/// Returns the report of the last second, which is null in the first second of a run.
+/// Returns the report of the last second. It is null in the first second of a run.
 fn last_second(report: &Value) -> &Value {
     &report["recent"][0]
 }
 
-/// Returns the version, the configuration, the time since the start, and the state of the workers.
+/// Returns the version, the configuration, the run time, and the worker states.
 fn heading(report: &Value) -> String {
     let seconds = report["elapsed_s"].as_f64().unwrap_or(0.0) as u64;
     let (days, hours, minutes) = (seconds / 86_400, seconds / 3600 % 24, seconds / 60 % 60);
@@ -97,7 +97,7 @@ fn heading(report: &Value) -> String {
     text
 }
 
-/// Returns the rates and latencies of all packets over the last seconds and the whole run.
+/// Returns the rates and latencies of all packets, over the last seconds and the whole run.
 fn totals(report: &Value) -> String {
     let mut titles = vec![("", Align::Left)];
     let periods = list(&report["recent"]);
@@ -185,7 +185,7 @@ fn devices(report: &Value) -> String {
     table.text()
 }
 
-/// Returns the counters of dropped and lost packets that are not zero.
+/// Returns the nonzero counters of dropped and lost packets.
 fn drops(report: &Value) -> String {
     let mut table = Table::new(&[("dropped or lost, in the run", Align::Left), ("packets", Align::Right)]);
     let is_loss = |name: &str| {

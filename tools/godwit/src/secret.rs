@@ -20,7 +20,7 @@ impl Drop for Secret {
 /// Reads a text file. The path `-` is standard input.
 ///
 /// # Errors
-/// If the file cannot be read or is not UTF-8.
+/// Returns an error if the file cannot be read or is not UTF-8.
 pub(crate) fn read(path: &Path) -> io::Result<Zeroizing<String>> {
     if path == Path::new("-") { read_all(io::stdin().lock()) } else { read_all(std::fs::File::open(path)?) }
 }
@@ -61,7 +61,7 @@ pub(crate) fn line(value: &Value) -> Zeroizing<Vec<u8>> {
         }
     }
     let mut count = Count(1);
-    // Both writers are infallible, and every Value can be written as JSON.
+    // Both writers are infallible, and every Value has a JSON form.
     let _ = serde_json::to_writer(&mut count, value);
     let mut line = Zeroizing::new(Vec::with_capacity(count.0));
     let _ = serde_json::to_writer(&mut *line, value);

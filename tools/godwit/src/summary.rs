@@ -15,9 +15,9 @@ pub(crate) struct Document<'a> {
     pub(crate) godwit: &'static str,
     /// `run`, `replay` or `demo`.
     pub(crate) command: &'static str,
-    /// Path of the configuration file, as given on the command line.
+    /// Path of the configuration file from the command line.
     pub(crate) config: String,
-    /// Whether every packet is accounted for and none is left in flight.
+    /// Whether every packet is accounted for and none is in flight.
     pub(crate) conserved: bool,
     #[serde(flatten)]
     pub(crate) report: &'a Report,
@@ -30,10 +30,10 @@ impl<'a> Document<'a> {
     }
 }
 
-/// Checks the conservation of packets after the end of a run.
+/// Checks the conservation of packets after a run.
 ///
 /// # Errors
-/// If a packet is not accounted for, or is still in flight.
+/// Returns an error if a packet is not accounted for, or is still in flight.
 pub(crate) fn check_conserved(report: &Report) -> Result<(), Failure> {
     let conservation = &report.conservation;
     if !conservation.holds() {
@@ -149,7 +149,7 @@ fn functions(report: &Report) -> String {
     table.text()
 }
 
-/// Returns one line per device: its power and energy, or the reason why they are not measured.
+/// Returns one line per device, with its power and energy or the reason why they are unknown.
 fn power(report: &Report) -> String {
     let mut text = String::from("\n");
     for PowerReport { device, meters, not_measured, joules, watts, joules_per_packet, joules_per_chunk } in
@@ -170,9 +170,9 @@ fn power(report: &Report) -> String {
     text
 }
 
-/// Returns one line per function that processed packets: the counts of its verdicts and drop
-/// reasons. A last line has the packets that the engine itself dropped. All drops add up to the
-/// number in the conservation line.
+/// Returns one line per function that processed packets, with the counts of its verdicts and drop
+/// reasons. The last line counts the packets that the engine itself dropped. The total number of
+/// drops equals the number in the conservation line.
 fn results(report: &Report) -> String {
     let mut text = String::new();
     for function in &report.functions {

@@ -5,13 +5,12 @@ use std::os::linux::net::SocketAddrExt;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::net::{SocketAddr, UnixDatagram};
 
-/// Connection to the supervisor of this process, if there is one.
+/// Connection to the supervisor of this process, if any.
 #[derive(Debug)]
 pub(crate) struct Supervisor(Option<(UnixDatagram, SocketAddr)>);
 
 impl Supervisor {
-    /// Reads the address from the environment variable `NOTIFY_SOCKET`, which systemd sets for
-    /// units with `Type=notify`.
+    /// Reads the address from `NOTIFY_SOCKET`, which systemd sets for units with `Type=notify`.
     pub(crate) fn from_environment() -> Self {
         Self(std::env::var_os("NOTIFY_SOCKET").and_then(connect))
     }
@@ -33,7 +32,7 @@ impl Supervisor {
 
     fn send(&self, message: &str) {
         if let Some((socket, address)) = &self.0 {
-            // A supervisor that is gone needs no message. The socket does not block.
+            // A missing supervisor needs no message. The socket does not block.
             let _ = socket.send_to_addr(message.as_bytes(), address);
         }
     }

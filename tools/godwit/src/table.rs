@@ -26,7 +26,7 @@ impl Table {
         self.rows.push(cells);
     }
 
-    /// Returns the table as text, with one line per row, indented by two spaces.
+    /// Returns the table as text with one line per row, indented by two spaces.
     pub(crate) fn text(&self) -> String {
         let widths: Vec<usize> = self
             .columns
@@ -55,7 +55,7 @@ impl Table {
     }
 }
 
-/// Returns a number with digits grouped by thousands, such as `1 234 567`.
+/// Groups the digits of a number by thousands, such as `1 234 567`.
 pub(crate) fn grouped(number: u64) -> String {
     let digits = number.to_string();
     let mut text = String::new();
@@ -68,7 +68,7 @@ pub(crate) fn grouped(number: u64) -> String {
     text
 }
 
-/// Returns nanoseconds in microseconds: with two decimals below 100 µs, else with none.
+/// Formats nanoseconds as microseconds, with two decimals below 100 µs and none above.
 pub(crate) fn microseconds(ns: u64) -> String {
     let us = ns as f64 / 1000.0;
     if us < 100.0 { format!("{us:.2}") } else { format!("{us:.0}") }

@@ -182,7 +182,7 @@ fn suite(arguments: &Arguments) -> Result<Vec<Outcome>, Failure> {
     Ok(outcomes)
 }
 
-/// Writes a record, and keeps the rows of other benches in an older record of the same machine, day
+/// Writes a record. Keeps the rows of other benches from an older record of the same machine, day
 /// and commit.
 fn record(folder: &Path, record: Record) -> Result<(), Failure> {
     let path = record.path(folder);

@@ -23,8 +23,8 @@ pub(crate) fn execute(arguments: &Arguments) -> Result<(), Failure> {
     let origin = if stdin { "standard input".to_owned() } else { file.display().to_string() };
     let text = if stdin { std::io::read_to_string(std::io::stdin()) } else { std::fs::read_to_string(file) };
     let text = text.map_err(|error| Failure::User(format!("cannot read {origin}: {error}")))?;
-    // The running godwit reads the files that the chain names. It has another working directory, so
-    // the request contains the absolute folder.
+    // The running godwit reads the files of the chain from another working directory, so the
+    // request contains the absolute folder.
     let folder = if stdin { Path::new("") } else { file.parent().unwrap_or(Path::new("")) };
     let folder = std::env::current_dir().map(|current| current.join(folder));
     let folder = folder.map_err(|error| Failure::User(format!("cannot determine the folder of {origin}: {error}")))?;

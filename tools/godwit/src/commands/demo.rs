@@ -37,14 +37,14 @@ pub(crate) fn execute(arguments: &Arguments) -> Result<(), Failure> {
     summary::check_conserved(&report)
 }
 
-/// Returns a `[[device]]` stanza for an OpenCL device that is the CPU itself. It needs the small
+/// Returns a `[[device]]` stanza for an OpenCL device that is the CPU itself. It gets the small
 /// chunks of a CPU core, because large chunks only add waiting time.
 fn own_cores(found: &godwit_device::Found) -> String {
     let id = &found.capabilities.id;
     format!("\n[[device]]\nname = \"{id}\"\nchunk_packets = 256\nbins = 16\nbin_packets = 64\ndeadline_ns = 100000\n")
 }
 
-/// Returns the placement of the functions as text, and one line for each device that is not used.
+/// Returns a description of the placement, and one line per unused device.
 fn placement(others: &devices::Others, other: Option<&godwit_device::Found>) -> String {
     let mut text = match other {
         Some(found) => {

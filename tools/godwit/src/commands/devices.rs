@@ -22,7 +22,7 @@ pub(crate) struct Arguments {
     json: Option<PathBuf>,
 }
 
-/// Functions that are not in the demo and need no tables for the measurement.
+/// Functions that are not in the demo and can be measured without tables.
 const OTHER_FUNCTIONS: &str = "
 [[function]]
 name = \"echo\"
@@ -71,7 +71,7 @@ struct Driver {
     pci: Option<String>,
 }
 
-/// Lists the devices. Measures every kernel briefly on the CPU, to determine its fastest level.
+/// Lists the devices. Measures every kernel briefly on the CPU to determine its fastest level.
 pub(crate) fn execute(arguments: &Arguments) -> Result<(), Failure> {
     let json = Json::open(arguments.json.as_deref())?;
     let Others { found, not_used } = devices::others();
@@ -174,7 +174,7 @@ fn text(document: &Document) -> String {
     text
 }
 
-/// Returns the memory of a work-group, and the optional properties of a driver.
+/// Returns the work-group memory and the optional driver properties.
 fn more(driver: &Driver) -> String {
     let mut properties = vec![format!("{} KiB of memory for a work-group", driver.local_memory_bytes >> 10)];
     let Svm { coarse, fine, system, atomics } = driver.svm;

@@ -1,8 +1,8 @@
 //! `godwit generate`
 //!
-//! The configuration contains a `synthetic` port and two other ports. The chain of the synthetic
-//! port leads to the sending port. The chain of the receiving port leads back to the synthetic
-//! port. The device under test is between the two.
+//! The configuration contains a `synthetic` port and two other ports. Packets of the synthetic port
+//! go to the sending port. Packets of the receiving port return to the synthetic port. The device
+//! under test is between the two other ports.
 //!
 //! ```text
 //! synthetic --chain--> port ==> device under test ==> port --chain--> synthetic
@@ -69,7 +69,7 @@ pub(crate) struct Arguments {
     json: Option<PathBuf>,
 }
 
-/// Result of a trial: the fields of a benchmark row, and further fields.
+/// Result of a trial. It extends a benchmark row.
 #[derive(Clone, Debug, Serialize)]
 struct Trial {
     bench: &'static str,
@@ -112,10 +112,10 @@ struct Document {
     rows: Vec<Trial>,
 }
 
-/// Runs one trial or a search per size.
+/// Runs one trial or one search per size.
 ///
 /// # Errors
-/// If a search finds no rate, or packets are not conserved.
+/// Returns an error if a search finds no rate, or if packets are not conserved.
 pub(crate) fn execute(arguments: &Arguments) -> Result<(), Failure> {
     for (name, value) in [("--loss", arguments.loss), ("--latency-at", arguments.latency_at)] {
         if !(0.0..=1.0).contains(&value) {
@@ -245,7 +245,7 @@ impl Runner<'_> {
         Ok(trial)
     }
 
-    /// Searches for the highest rate (RFC 2544, section 26.1) by bisection, and measures the
+    /// Searches for the highest rate by bisection (RFC 2544, section 26.1), and measures the
     /// latency below it (section 26.2). Returns whether a rate was found.
     fn search(&mut self, size: Size, rate_max: Rate) -> Result<bool, Failure> {
         let rate_max = match rate_max {
@@ -270,7 +270,7 @@ impl Runner<'_> {
             if search.found == 0.0 {
                 return Ok(false);
             }
-            // A rate from short trials is accepted only if a longer trial holds it.
+            // A rate from short trials is accepted only if a longer trial confirms it.
             let Some(hold) = hold else { break };
             let trial = self.trial("hold", size, Rate::PacketsPerS(search.found), hold)?;
             if self.stop.load(Ordering::Relaxed) {
@@ -293,7 +293,7 @@ impl Runner<'_> {
     }
 }
 
-/// Bisection between the highest rate that passed and the lowest rate that failed.
+/// Bisection between the highest passed rate and the lowest failed rate.
 #[derive(Debug)]
 struct Search {
     /// Highest rate that passed, or 0.
@@ -324,8 +324,8 @@ impl Search {
         (self.trying > 0.0).then_some(self.trying)
     }
 
-    /// Rejects the rate found, because it could not be held. Lower rates that passed are rejected
-    /// too, because they may fail in the same way.
+    /// Rejects the found rate, because a longer trial failed. Lower rates that passed are also
+    /// rejected, because they may fail in the same way.
     fn not_held(&mut self) {
         let failed = std::mem::take(&mut self.found);
         self.failed = Some(failed);
@@ -373,7 +373,7 @@ fn sentence(trial: &Trial) -> String {
     )
 }
 
-/// Returns the results as a table, without the trials of a search.
+/// Returns a table of the results, without the trials of a search.
 fn text(rows: &[Trial]) -> String {
     let shown = rows.iter().filter(|row| row.purpose != "search");
     let mut table = Table::new(&[
@@ -414,7 +414,7 @@ mod tests {
     use super::*;
 
     /// Searches for the rate of a device that forwards at most `capacity` packets per second.
-    /// Returns the rate found and the number of trials.
+    /// Returns the found rate and the number of trials.
     fn search(rate_max: f64, capacity: f64, resolution: f64) -> (f64, usize) {
         let mut search = Search::new(rate_max, resolution);
         let mut trials = 0;

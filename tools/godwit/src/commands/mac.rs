@@ -136,7 +136,8 @@ impl Filter {
     }
 }
 
-/// Returns all matching addresses, page by page. Addresses that change meanwhile may be missing.
+/// Returns all matching addresses, page by page. Addresses that change during the listing may be
+/// missing.
 fn list(target: &Target, filter: &Filter) -> Result<Vec<Value>, Failure> {
     let mut all: Vec<Value> = Vec::new();
     loop {
@@ -153,8 +154,8 @@ fn list(target: &Target, filter: &Filter) -> Result<Vec<Value>, Failure> {
     }
 }
 
-/// Returns one line per address: VLAN, address and port as in a file of static addresses, and a
-/// comment with its state.
+/// Returns one line per address: VLAN, address and port in the format of a static address file, and
+/// a comment with the address state.
 fn text(list: &[Value]) -> String {
     let line = |mac: &Value| {
         let [address, port] = ["mac", "port"].map(|key| mac[key].as_str().unwrap_or("?"));

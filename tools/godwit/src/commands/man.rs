@@ -16,7 +16,7 @@ pub(crate) struct Arguments {
 
 pub(crate) fn execute(arguments: &Arguments, command: Command) -> Result<(), Failure> {
     let folder = &arguments.folder;
-    // The name of a subcommand's page and its synopsis contain the names of all commands above it.
+    // The name and synopsis of a subcommand's page contain the names of all parent commands.
     clap_mangen::generate_to(command, folder)
         .map_err(|error| Failure::User(format!("cannot write manual pages to {}: {error}", folder.display())))
 }

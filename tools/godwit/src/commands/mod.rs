@@ -50,7 +50,7 @@ fn load(path: &Path) -> Result<Config, Failure> {
     Ok(config)
 }
 
-/// Returns the state folder: that of the command line, of the configuration, or of systemd.
+/// Returns the state folder from the command line, the configuration or systemd, in this order.
 fn state_folder(argument: Option<&PathBuf>, config: &Config) -> Option<PathBuf> {
     // systemd separates several folders by colons.
     let of_systemd = || std::env::var("STATE_DIRECTORY").ok()?.split(':').next().map(PathBuf::from);
@@ -58,7 +58,7 @@ fn state_folder(argument: Option<&PathBuf>, config: &Config) -> Option<PathBuf> 
     folder.filter(|path| !path.as_os_str().is_empty())
 }
 
-/// Runs a configuration to its end, to `limit` or to a signal, with progress on standard error.
+/// Runs a configuration until its end, `limit` or a signal. Reports progress on standard error.
 fn run_engine(config: Config, options: &Options, limit: Option<Duration>) -> Result<Report, Failure> {
     run_traced(config, options, limit, None).map(|(report, _)| report)
 }
@@ -71,7 +71,7 @@ fn run_traced(
     limit: Option<Duration>,
     trace: Option<&Value>,
 ) -> Result<(Report, Option<Found>), Failure> {
-    // Register the signals before anything is opened, so that a signal always stops cleanly.
+    // Register the signals before opening anything, so that a signal always stops cleanly.
     let stop = signals::stop_flag()?;
     let (user, control) = (config.engine.user.clone(), config.engine.control.clone());
     let state = options.state.clone().or_else(|| config.engine.state.clone());
@@ -88,7 +88,7 @@ fn run_traced(
     let mut progress = Progress::new();
     let report = engine.run(&stop, limit, &mut |report| {
         progress.report(report);
-        // A worker that hangs does not recover. The supervisor restarts the process.
+        // A hung worker does not recover, so let the supervisor restart the process.
         if report.health.hung_workers.is_empty() {
             supervisor.is_alive();
         }

@@ -9,9 +9,9 @@ use crate::control::{Connection, Target};
 use crate::failure::Failure;
 use crate::output::{self, Json};
 
-/// Maximum number of names per request. A request is executed completely or not at all.
+/// Maximum number of names per request. Each request succeeds or fails as a whole.
 const REQUEST_NAMES: usize = 4096;
-/// Approximate maximum length of the names in a request, in bytes.
+/// Approximate maximum total length of the names in a request, in bytes.
 const REQUEST_BYTES: usize = 512 << 10;
 
 /// Change or list the names and next hops of an `ndn` function of a running godwit.
@@ -143,7 +143,7 @@ fn add(arguments: &AddArguments) -> Result<(), Failure> {
     output::print(&format!("{} added\n", plural(&sent.into())))
 }
 
-/// Reads lines `NAME NEXT_HOP`. Unlike in the file of a configuration, the next hop is required.
+/// Reads lines of the form `NAME NEXT_HOP`. Unlike in a configured file, the next hop is required.
 fn read_names(path: &Path) -> Result<Vec<(String, String)>, Failure> {
     let mut routes = Vec::new();
     for (line, text) in (1..).zip(read(path)?.lines()) {
@@ -168,7 +168,7 @@ fn read_next_hops(path: &Path) -> Result<Vec<Value>, Failure> {
     let table: toml::Table = read(path)?
         .parse()
         .map_err(|error: toml::de::Error| Failure::User(format!("{origin}: {}", error.message())))?;
-    // The stanza may be copied from a configuration, with the prefix `function.`.
+    // A stanza from a configuration has the prefix `function.`.
     let nested = table.get("function").and_then(toml::Value::as_table);
     let stanzas = table.get("next_hop").or_else(|| nested?.get("next_hop")).and_then(toml::Value::as_array);
     let Some(stanzas) = stanzas.filter(|stanzas| !stanzas.is_empty()) else {

@@ -26,11 +26,11 @@ pub(crate) struct Arguments {
     json: Option<PathBuf>,
 }
 
-/// Succeeds only if connections, requests and signatures were conserved.
+/// Runs the proxies. Fails if connections, requests or signatures were not conserved.
 pub(crate) fn execute(arguments: &Arguments) -> Result<(), Failure> {
     let config = Config::load(&arguments.config).map_err(Failure::user)?;
     let json = Json::open(arguments.json.as_deref())?;
-    // Without core dumps, keys stay in locked memory and in AWS-LC's.
+    // Disabling core dumps keeps keys out of files.
     privileges::disable_core_dumps();
     if arguments.check {
         let proxies = config.proxy.len();

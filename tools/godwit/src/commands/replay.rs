@@ -42,8 +42,8 @@ pub(crate) struct Arguments {
 
 type Capture = (Option<String>, PathBuf);
 
-/// Parses `PORT=FILE` or `FILE`. The text before the first `=` is a port, unless it contains a `/`:
-/// `./a=b.pcap` is a file.
+/// Parses `PORT=FILE` or `FILE`. The text before the first `=` is a port, unless it contains a `/`.
+/// For example, `./a=b.pcap` is a file.
 fn parse_capture(text: &str) -> Result<Capture, String> {
     let (port, file) = match text.split_once('=') {
         Some((port, file)) if !port.contains('/') => (Some(port), file),

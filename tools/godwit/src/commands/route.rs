@@ -105,7 +105,7 @@ pub(crate) fn execute(arguments: &Arguments) -> Result<(), Failure> {
     }
 }
 
-/// Returns the kinds of functions that may have a route for an address or a prefix.
+/// Returns the function kinds that support a route for an address or a prefix.
 fn kinds(prefix: &str) -> &'static [&'static str] {
     match (prefix.contains(':'), prefix.is_empty()) {
         (true, _) => &["ipv6"],
@@ -114,7 +114,7 @@ fn kinds(prefix: &str) -> &'static [&'static str] {
     }
 }
 
-/// Returns the route of the arguments `PREFIX NEXT_HOP` or `PREFIX via ADDRESS [port PORT]`.
+/// Parses the arguments `PREFIX NEXT_HOP` or `PREFIX via ADDRESS [port PORT]`.
 fn added(prefix: &str, words: &[String]) -> Result<Value, Failure> {
     let words: Vec<&str> = words.iter().map(String::as_str).collect();
     match words[..] {

@@ -14,8 +14,8 @@ use crate::output::{self, Json};
 use crate::secret::{self, Secret};
 use crate::table::{self, Align, Table};
 
-/// Approximate maximum length of the SAs in a request, in bytes. A request is executed completely
-/// or not at all.
+/// Approximate maximum length of the SAs in a request, in bytes. Each request succeeds or fails as
+/// a whole.
 const REQUEST_BYTES: usize = 256 << 10;
 
 /// Change or list the security associations and policies of an `ipsec` function of a running
@@ -159,18 +159,19 @@ fn change(arguments: &FileArguments, command: &str, done: &str) -> Result<(), Fa
     output::print(&format!("{} {done}\n", plural(sent)))
 }
 
-/// Reads the `[[name]]` stanzas of a file. Messages never quote its contents, which may be keys.
+/// Reads the `[[name]]` stanzas of a file. Error messages never quote the file, because it may
+/// contain keys.
 fn read(path: &Path, name: &str) -> Result<Vec<Secret>, Failure> {
     let origin = path.display();
     let text = secret::read(path).map_err(|error| Failure::User(format!("cannot read {origin}: {error}")))?;
-    // The texts of the table borrow from `text`, so that no copies of keys exist.
+    // The table borrows its strings from `text`, so no copies of keys exist.
     let table = DeTable::parse(&text).map_err(|error| {
         let before = error.span().map_or(0, |span| span.start.min(text.len()));
         let line = 1 + text.as_bytes()[..before].iter().filter(|&&byte| byte == b'\n').count();
         Failure::User(format!("{origin}:{line}: invalid TOML"))
     })?;
     let table = table.get_ref();
-    // The stanza may be copied from a configuration, with the prefix `function.`.
+    // A stanza from a configuration has the prefix `function.`.
     let nested = table.get("function").and_then(|function| function.get_ref().as_table());
     let stanzas = table.get(name).or_else(|| nested?.get(name)).and_then(|stanzas| stanzas.get_ref().as_array());
     let other = table.keys().chain(nested.into_iter().flat_map(|table| table.keys()));
@@ -233,7 +234,7 @@ fn associations(list: &Value) -> String {
     table.text()
 }
 
-/// Returns the optional properties of an SA: its configuration and its drop reasons.
+/// Returns the optional SA properties: its configuration and its drop reasons.
 fn details(sa: &Value) -> String {
     let mut details = Vec::new();
     for (key, value) in sa.as_object().into_iter().flatten() {

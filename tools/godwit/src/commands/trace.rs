@@ -45,11 +45,11 @@ pub(crate) fn execute(arguments: &Arguments) -> Result<(), Failure> {
     loop {
         let rest = arguments.timeout.map_or(READ_WAIT, |timeout| timeout.saturating_sub(started.elapsed()));
         let action = if rest.is_zero() || stop.load(Ordering::Relaxed) { "stop" } else { "read" };
-        // Wait for at least 1 ms, so that the loop does not poll without a pause.
+        // Wait at least 1 ms, so that the loop does not poll without a pause.
         let wait_ms = rest.min(READ_WAIT).as_millis().max(1) as u64;
         let mut found = match connection.send(&json!({ "command": "trace", "action": action, "wait_ms": wait_ms })) {
             Ok(found) => found,
-            // The running godwit ended. Write the packets that it reported before.
+            // The running godwit ended. Write the packets that it has reported.
             Err(failure) => return sinks.finish().and(Err(failure)),
         };
         sinks.add(&mut found)?;

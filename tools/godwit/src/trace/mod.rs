@@ -47,7 +47,7 @@ pub(crate) struct Selection {
 }
 
 impl Selection {
-    /// Returns the request to the engine. `frames`: whether the reply must contain frames.
+    /// Returns the request to the engine. `frames` tells whether the reply must contain frames.
     pub(crate) fn request(&self, frames: bool) -> Value {
         let mut filter = Map::new();
         for (key, terms) in [
@@ -76,7 +76,7 @@ impl Selection {
     }
 }
 
-/// Outputs of a trace in addition to standard output, and the packets so far.
+/// Outputs of a trace besides standard output, and the packets so far.
 pub(crate) struct Sinks {
     json: Json,
     pcap: Option<Annotated>,
@@ -100,7 +100,7 @@ impl Sinks {
         self.pcap.is_some()
     }
 
-    /// Prints and stores the packets of `found`, a reply of the engine.
+    /// Prints and stores the packets of `found`, which is a reply from the engine.
     pub(crate) fn add(&mut self, found: &mut Value) -> Result<(), Failure> {
         let count = |key: &str| found[key].as_u64().unwrap_or(0);
         (self.chosen, self.missed) = (count("chosen"), count("missed"));

@@ -5,7 +5,7 @@ use std::fmt::Write as _;
 use godwit_engine::config::protocol_name;
 use serde_json::Value;
 
-/// Returns the lines of a packet. `packet` has the format of `docs/trace.md`.
+/// Formats a traced packet. `packet` has the format of `docs/trace.md`.
 pub(super) fn packet(packet: &Value) -> String {
     let mut text = format!(
         "packet {}  {}  {} bytes  worker {}\n",
@@ -34,8 +34,8 @@ fn word(value: &Value) -> &str {
     value.as_str().unwrap_or("?")
 }
 
-/// Returns the flow of a packet, such as `10.0.0.1:1024 > 10.0.0.2:53 udp`. For packets that are
-/// not IP, returns the EtherType.
+/// Returns the flow of a packet, such as `10.0.0.1:1024 > 10.0.0.2:53 udp`, or the EtherType of a
+/// packet that is not IP.
 fn flow(packet: &Value) -> String {
     let Some(protocol) = packet["protocol"].as_u64() else {
         return format!("EtherType {:#06x}", packet["ethertype"].as_u64().unwrap_or(0));
@@ -71,7 +71,7 @@ fn next(next: &Value) -> String {
     }
 }
 
-/// Returns the description of a step. `port` is the ingress port of the packet.
+/// Describes a step in words. `port` is the ingress port of the packet.
 fn sentence(step: &Value, port: &str) -> String {
     let field = |key: &str| word(&step[key]);
     let number = |key: &str| step[key].as_u64().unwrap_or(0);

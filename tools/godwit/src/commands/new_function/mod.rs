@@ -9,7 +9,7 @@ use clap::Args;
 use crate::failure::Failure;
 use crate::output;
 
-/// Files of a new function. `NAME` and `UPPER` are replaced by its name.
+/// Files of a new function. Its name replaces `NAME` and `UPPER`.
 const FILES: &[(&str, &str)] = &[
     ("NAME.c", include_str!("function.c")),
     ("NAME.csv", include_str!("table.csv")),

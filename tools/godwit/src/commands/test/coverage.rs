@@ -40,7 +40,7 @@ impl Coverage {
     }
 
     /// Names the verdicts and drop reasons that no frame reaches, except those in `unreached`.
-    /// Returns `None` if there are none.
+    /// Returns `None` if all are reached.
     pub(super) fn missing(&self, unreached: &[String]) -> Option<String> {
         let is_known = |name: &str| unreached.iter().any(|known| known == name.trim_start_matches("drop "));
         let missing = self.named().filter(|(name, count)| *count == 0 && !is_known(name));

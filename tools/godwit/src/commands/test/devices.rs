@@ -1,4 +1,4 @@
-//! Runs a function on the OpenCL and CUDA devices of this machine.
+//! Runs a function on this machine's OpenCL and CUDA devices.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -16,7 +16,7 @@ use crate::failure::Failure;
 
 /// Number of packets of a bin on a device.
 const DEVICE_BIN_PACKETS: usize = 64;
-/// Time after which a device without results is lost. Compilers of devices can be slow.
+/// Time after which a device without results counts as lost. Device compilers can be slow.
 const WATCHDOG: Duration = Duration::from_secs(60);
 
 /// One device in one of its modes.
@@ -72,8 +72,7 @@ impl Lanes {
     }
 
     /// Runs a bin of frames on a device. The frames have the parameters of `expected`, the results
-    /// of the program with sanitizers. Returns the name of the device, the results and the values
-    /// of the counters.
+    /// of the program with sanitizers. Returns the device name, the results and the counter values.
     pub(super) fn run(
         &mut self,
         index: usize,
@@ -162,7 +161,7 @@ impl Opened {
     }
 }
 
-/// Returns a chunk with these packets. Each frame has the parameter of the kernel.
+/// Returns a chunk with these packets. Each frame has its kernel parameter.
 fn chunk(descriptors: &[Descriptor], frames: &[(&[u8], u64)], kernel: u8) -> Chunk {
     let mut chunk = Chunk::new(descriptors.len().div_ceil(DEVICE_BIN_PACKETS), descriptors.len());
     for (entry, descriptor) in descriptors.iter().enumerate() {

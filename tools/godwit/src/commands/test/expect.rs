@@ -1,4 +1,4 @@
-//! The file of expected outcomes: one line per frame of the capture.
+//! The file of expected outcomes, with one line per captured frame.
 
 use std::fs;
 use std::path::Path;

@@ -88,7 +88,7 @@ pub(crate) fn execute(arguments: &Arguments) -> Result<(), Failure> {
     output::print(&bench.summary(arguments.frames))
 }
 
-/// Results of the frames of a bin, and the values of the counters.
+/// Results of a bin's frames, and the counter values.
 type Results<'a> = (&'a [Answer], &'a [u64]);
 
 /// Origin of a batch of frames, for messages.
@@ -128,7 +128,7 @@ impl<'a> Bench<'a> {
     }
 
     /// Runs frames in all forms and on all devices. Returns the results of the program with
-    /// sanitizers, which all others must give too.
+    /// sanitizers, with which all others must agree.
     fn run(&mut self, frames: &[Vec<u8>], parameters: &[u64], origin: Origin) -> Result<Vec<Answer>, Failure> {
         let mut all = Vec::with_capacity(frames.len());
         for (index, (bin, parameters)) in frames.chunks(BIN_PACKETS).zip(parameters.chunks(BIN_PACKETS)).enumerate() {
@@ -164,8 +164,8 @@ impl<'a> Bench<'a> {
         Ok(all)
     }
 
-    /// Returns the first frame for which two forms differ, and describes the difference. If only
-    /// the counters of a bin differ, returns its first frame.
+    /// Finds the first frame for which two forms differ, and describes the difference. If only the
+    /// counters of a bin differ, returns the first frame of the bin.
     fn difference(&self, expected: Results<'_>, found: Results<'_>, form: &str) -> Option<(usize, String)> {
         let ((answers, counters), (found, counted)) = (expected, found);
         let contract = self.subject.compiled.contract;
@@ -190,7 +190,7 @@ impl<'a> Bench<'a> {
         Some((index, message))
     }
 
-    /// Returns a message with the origin of its frame, and writes the frame if the user asks for
+    /// Returns a message with the origin of its frame. Also writes the frame if the user requested
     /// it.
     fn describe(&self, origin: Origin, index: usize, frame: &[u8], message: &str) -> Result<String, Failure> {
         if let Some(path) = self.keep {
@@ -224,7 +224,7 @@ impl<'a> Bench<'a> {
     }
 }
 
-/// Returns whether two forms give the same result. The frame of a dropped packet does not matter.
+/// Returns whether two forms give the same result. Dropped packets may have different frames.
 fn is_same(a: &Answer, b: &Answer) -> bool {
     a.outcome == b.outcome
         && a.parameter == b.parameter

@@ -1,4 +1,4 @@
-//! Mutated frames. Frames that take new paths through the kernel are mutated further.
+//! Mutated frames. A frame that takes a new path through the kernel is mutated further.
 
 /// Maximum length of a frame that grows, in bytes.
 const GROWN_BYTES_MAX: usize = 1600;
@@ -7,14 +7,14 @@ const KNOWN_MAX: usize = 4096;
 /// Bytes at limits of numbers.
 const LIMITS: [u8; 8] = [0, 1, 0x0f, 0x40, 0x7f, 0x80, 0xfe, 0xff];
 
-/// Source of mutated frames. The same seed and the same frames give the same mutations.
+/// Source of mutated frames. The same seed and frames always give the same mutations.
 pub(super) struct Mutator {
     state: u64,
     known: Vec<Vec<u8>>,
 }
 
 impl Mutator {
-    /// Creates the source from the frames of a capture. General frames are added.
+    /// Creates a source from captured frames and general frames.
     pub(super) fn new(seed: u64, captured: Vec<Vec<u8>>) -> Self {
         let mut known = captured;
         known.retain(|frame| !frame.is_empty());
@@ -87,8 +87,8 @@ impl Mutator {
     }
 }
 
-/// Returns frames of common protocols: UDP and TCP over IPv4 and IPv6, with and without a VLAN tag,
-/// and ARP.
+/// Returns frames of common protocols: ARP, and UDP and TCP over IPv4 and IPv6, with and without
+/// VLAN tag.
 fn general() -> Vec<Vec<u8>> {
     let ethernet = |ether_type: u16, payload: &[u8]| {
         [&[2, 0, 0, 0, 0, 1, 2, 0, 0, 0, 0, 2], &ether_type.to_be_bytes()[..], payload].concat()

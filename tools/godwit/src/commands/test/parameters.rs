@@ -1,5 +1,5 @@
-//! Parameters of the kernel for the frames of a test. The part of a function on the CPU computes
-//! them, such as the color of a packet.
+//! Kernel parameters for the frames of a test. The host half of a function computes them, such as
+//! the color of a packet.
 
 use godwit_function::{Arrangement, Function, HostHalf, Step, Work};
 use godwit_packet::{Arena, ArenaConfig, Stamp};
@@ -8,7 +8,7 @@ use crate::failure::Failure;
 
 use super::FRAME_BYTES_MAX;
 
-/// Returns the parameters of the frames of a capture, which arrive at their times.
+/// Returns the parameters of captured frames, which arrive at their captured times.
 pub(super) fn captured(function: &dyn Function, frames: &[(u64, Vec<u8>)]) -> Result<Vec<u64>, Failure> {
     let Some(mut host_half) = meter(function) else { return Ok(vec![0; frames.len()]) };
     let config = ArenaConfig { frame_bytes_max: FRAME_BYTES_MAX, ..ArenaConfig::default() };
@@ -38,15 +38,15 @@ pub(super) fn captured(function: &dyn Function, frames: &[(u64, Vec<u8>)]) -> Re
     Ok(parameters)
 }
 
-/// Returns parameters for mutated frames, of which the first has the number `first`. All colors of
-/// a meter occur.
+/// Returns parameters for mutated frames, starting with frame number `first`. All colors of a meter
+/// occur.
 pub(super) fn mutated(function: &dyn Function, first: u64, count: usize) -> Vec<u64> {
     let colors = if meter(function).is_some() { 4 } else { 1 };
     (first..).take(count).map(|number| number % colors).collect()
 }
 
-/// Returns the host half of a function with a meter. The forms themselves run the host half of a
-/// function with flows, which prepares packets and does not arrange them.
+/// Returns the host half of a function with a meter. A function with flows does not need it,
+/// because the tested forms run its host half themselves.
 fn meter(function: &dyn Function) -> Option<Box<dyn HostHalf>> {
     function.host_half(0, 1).filter(|host_half| host_half.arranges())
 }

@@ -10,10 +10,10 @@ use toml::de::DeTable;
 
 use crate::failure::Failure;
 
-/// Maximum number of bytes that a function may add before and after a frame, in a test.
+/// Maximum number of bytes that a tested function may add before and after a frame.
 const ROOM_BYTES_MAX: u16 = 1024;
 
-/// A compiled function with the tables and parameters of its test.
+/// A compiled function, with the tables and parameters of its test.
 pub(super) struct Subject {
     pub(super) path: PathBuf,
     pub(super) compiled: &'static Compiled,
@@ -22,7 +22,7 @@ pub(super) struct Subject {
 }
 
 impl Subject {
-    /// Compiles a function, and builds its tables from the files that `[test]` names.
+    /// Compiles a function, and builds its tables from the files in `[test]`.
     pub(super) fn load(path: &Path) -> Result<Self, Failure> {
         let compiled = godwit_custom::load(path, None).map_err(Failure::user)?;
         let contract = compiled.contract;
