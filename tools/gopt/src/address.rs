@@ -1,4 +1,4 @@
-//! Variables whose address must not change, because a pointer to them may exist across a switch.
+//! Variables with a fixed address, because a pointer to them may exist while lookups switch.
 //!
 //! All other variables become local variables of the loop. They are saved at a switch and loaded
 //! when the lookup continues. A pointer that is passed only to functions that do not store it is
@@ -16,7 +16,7 @@ use crate::syntax::walk::{self, Node};
 pub(crate) struct Addresses<'u> {
     unit: &'u Unit,
     reach: &'u Reach,
-    /// Parameters by function and position, and whether the function does not store the pointer.
+    /// Whether a function does not store the pointer in a parameter, by function and position.
     not_stored: RefCell<BTreeMap<(DeclId, usize), bool>>,
 }
 
@@ -25,7 +25,7 @@ impl<'u> Addresses<'u> {
         Self { unit, reach, not_stored: RefCell::default() }
     }
 
-    /// Returns whether the address of a variable must not change while other lookups run.
+    /// Returns whether a variable's address must not change while other lookups run.
     pub(crate) fn is_fixed(&self, region: &'u Stmt, id: DeclId) -> bool {
         let declaration = self.unit.declaration(id);
         if declaration.ty.is_array() || declaration.ty.resolved().atomic {
@@ -48,7 +48,7 @@ impl<'u> Addresses<'u> {
     fn keeps_pointer(&self, node: &'u Expr, id: DeclId) -> (bool, bool) {
         match &node.kind {
             ExprKind::Unary(operator, inner) if operator == "&" && is_part_of(inner, id) => (true, false),
-            // A field that is an array becomes a pointer, unless it is subscripted at once.
+            // An array field becomes a pointer, unless it is subscripted at once.
             ExprKind::Member { .. } if node.ty.is_array() && is_part_of(node, id) => (true, false),
             ExprKind::Index(array, index) if array.ty.is_array() && is_part_of(array, id) => {
                 // The index may contain further uses.
@@ -86,11 +86,11 @@ impl<'u> Addresses<'u> {
         (keeps, false)
     }
 
-    /// Returns whether a function only dereferences the pointer in a parameter.
+    /// Returns whether a function only dereferences a parameter's pointer.
     fn does_not_store(&self, called: DeclId, position: usize, argument: &Expr) -> bool {
         let Some((function, body)) = self.unit.function(called) else { return false };
         let Some(parameter) = function.parameters.get(position).copied() else { return false };
-        // An inlined copy replaces the parameter by the text of the pointer only if the types are
+        // An inlined copy replaces the parameter with the text of the pointer only if the types are
         // equal and the parameter never changes.
         if self.reach.is_inlined(called) {
             let same = self.unit.declaration(parameter).ty.same(&argument.ty.decayed());
@@ -185,7 +185,7 @@ fn is_address_of(node: &Expr, id: DeclId) -> bool {
     matches!(&node.bare().kind, ExprKind::Unary(operator, inner) if operator == "&" && inner.name() == Some(id))
 }
 
-/// Returns whether an lvalue is the object behind a pointer or a part of it.
+/// Returns whether an lvalue is the object behind a pointer, or a part of it.
 fn is_behind(node: &Expr, parameter: DeclId) -> bool {
     match &node.bare().kind {
         ExprKind::Member { object, arrow, .. } => {

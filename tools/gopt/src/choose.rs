@@ -1,8 +1,8 @@
-//! Choice of the batch loops.
+//! Chooses the batch loops.
 //!
-//! For each marker, the innermost loop around it that is proven legal becomes the batch loop. If no
-//! loop of the function is legal, calls of the function are considered instead. A loop that only
-//! computes one value, or has few iterations, is part of a lookup if an outer loop is legal.
+//! For each marker, the innermost enclosing loop that is proven legal becomes the batch loop. If no
+//! loop of the function is legal, the calls to the function are considered instead. A loop that
+//! only computes one value, or has few iterations, is part of a lookup if an outer loop is legal.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -30,17 +30,17 @@ struct Choice<'u, 'o> {
     reach: Reach,
     named: &'o [String],
     permissions: &'o Permissions,
-    /// Functions that promised loops reach. Their own loops are parts of lookups.
+    /// Functions that promised loops reach. Loops in these functions are parts of lookups.
     promised: BTreeSet<DeclId>,
     chosen: Vec<Batch<'u>>,
     /// Faults of loops, with the functions that contain them.
     faults: Vec<(Loop<'u>, Fault)>,
-    /// Whether loops that compute one value are left for outer loops.
+    /// Whether loops that compute one value are skipped in favour of outer loops.
     prefers_outer: bool,
 }
 
-/// Returns the batch loops of a file, in the order of the text. `named`: functions whose outermost
-/// loops are the batch loops.
+/// Returns the batch loops of a file in text order. `named` are functions whose outermost loops are
+/// the batch loops.
 pub(crate) fn choose<'u>(unit: &'u Unit, named: &[String], permissions: &Permissions) -> Pass<(Vec<Batch<'u>>, Reach)> {
     for name in named {
         if unit.named(name).is_none_or(|id| unit.function(id).is_none()) {
@@ -86,7 +86,7 @@ fn attempt<'u>(
     Ok((chosen, reach))
 }
 
-/// Adds the functions that call inlined functions, because only inlined code is rewritten.
+/// Adds the callers of inlined functions, because only inlined code is rewritten.
 fn with_callers(reach: &mut Reach) {
     if reach.inlined.is_empty() {
         return;
@@ -122,7 +122,7 @@ impl<'u> Choice<'u, '_> {
         }
     }
 
-    /// Returns all functions, called functions before their callers.
+    /// Returns all functions, with called functions before their callers.
     fn order(&self) -> Vec<DeclId> {
         let mut order = Vec::new();
         let mut seen = BTreeSet::new();
@@ -144,7 +144,7 @@ impl<'u> Choice<'u, '_> {
         }
     }
 
-    /// Returns the switch points of a function that no chosen loop contains.
+    /// Returns a function's switch points outside all chosen loops.
     fn uncovered(&self, function: DeclId) -> Vec<usize> {
         let mut all = self.reach.switches(function);
         let spans: Vec<_> = self
@@ -247,7 +247,7 @@ impl<'u> Choice<'u, '_> {
         Ok(Batch { site: site.clone(), header, legal })
     }
 
-    /// Returns whether a legal loop is rather part of a lookup of an outer loop.
+    /// Returns whether a legal loop should be part of an outer loop's lookup.
     fn is_weak(&self, batch: &Batch<'u>) -> bool {
         if !self.prefers_outer || batch.site.promise && !has_few(self.unit, &batch.site) {
             return false;
@@ -291,7 +291,7 @@ impl<'u> Choice<'u, '_> {
         Err(self.best_fault(function, at))
     }
 
-    /// Returns the fault that explains best why no loop around a marker is a batch loop.
+    /// Returns the fault that best explains why no loop around a marker is a batch loop.
     fn best_fault(&self, function: DeclId, at: usize) -> Fault {
         // Functions from which the marker is reached, from the inside outwards.
         let mut callers: BTreeMap<DeclId, usize> = BTreeMap::from([(function, 0)]);
@@ -324,7 +324,7 @@ impl<'u> Choice<'u, '_> {
         Fault { at: Some(at), ..Fault::new(reason) }
     }
 
-    /// Returns whether a fault is about a variable that belongs to one iteration of an outer loop.
+    /// Returns whether a fault concerns a variable of one iteration of an outer loop.
     fn is_carried(&self, site: &Loop<'u>, fault: &Fault) -> bool {
         let Some(id) = fault.about.filter(|id| self.unit.declaration(*id).is_automatic()) else { return false };
         let token = self.unit.declaration(id).token;

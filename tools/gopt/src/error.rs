@@ -5,11 +5,11 @@ use std::fmt;
 /// Reason why a text was not transformed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Error {
-    /// The text contains C that gopt does not transform. The author of the text must act.
+    /// The text contains C that gopt does not transform. Its author must change it.
     Refusal(Refusal),
     /// The text contains no marker, so there is nothing to transform.
     WithoutMarker(Refusal),
-    /// The C compiler is missing, or does not preprocess the text. The caller must act.
+    /// The C compiler is missing, or does not preprocess the text. The caller must fix this.
     Compiler(String),
 }
 
@@ -27,7 +27,7 @@ impl std::error::Error for Error {}
 /// Reason why gopt cannot transform a text, with its location.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Refusal {
-    /// Name of the file, from the caller or from a `#line` directive.
+    /// File name, from the caller or from a `#line` directive.
     pub file: String,
     /// Line in the file, from 1.
     pub line: usize,
@@ -56,7 +56,7 @@ pub(crate) struct Fault {
     pub(crate) about: Option<crate::syntax::ast::DeclId>,
     /// Whether the file has no marker.
     pub(crate) is_without_marker: bool,
-    /// Whether the form of the loop is the reason, so that an outer loop may be legal.
+    /// Whether the fault is in the form of the loop, so that an outer loop may be legal.
     pub(crate) is_form: bool,
     pub(crate) reason: String,
 }

@@ -30,7 +30,7 @@ pub(crate) trait Variables<'u> {
         false
     }
 
-    /// Returns the accesses of a call to variables whose addresses it takes, and whether the call
+    /// Returns a call's accesses to variables whose addresses it takes, and whether the call
     /// handles an argument. Other arguments are followed as usual.
     fn call(&self, _call: &'u Expr) -> Vec<(usize, Vec<Event>)> {
         Vec::new()
@@ -40,16 +40,16 @@ pub(crate) trait Variables<'u> {
 /// Control flow of a statement.
 pub(crate) struct Graph {
     blocks: Vec<Block>,
-    /// Block at the beginning of the body of each loop, and the block after the loop, by the first
-    /// token of the loop.
+    /// Block at the beginning of each loop body, and block after the loop, by the loop's first
+    /// token.
     loops: HashMap<usize, (usize, usize)>,
-    /// Block after each call of the function that marks points, by the first token of the call.
+    /// Block after each call to the marking function, by the call's first token.
     points: HashMap<usize, usize>,
     exit: usize,
 }
 
 impl Graph {
-    /// Builds the graph of a statement. `point`: name of the function whose calls mark points.
+    /// Builds the graph of a statement. `point` names the function whose calls mark points.
     pub(crate) fn new<'u>(unit: &'u Unit, body: &'u Stmt, variables: &dyn Variables<'u>, point: &str) -> Self {
         let graph = Self {
             blocks: vec![Block::default(), Block::default()],
@@ -74,8 +74,8 @@ impl Graph {
         builder.graph
     }
 
-    /// Returns the variables that are alive at the beginning of each block. `at_exit`: variables
-    /// that are alive at the end.
+    /// Returns the variables that are alive at the beginning of each block. `at_exit` contains the
+    /// variables that are alive at the end.
     fn alive(&self, at_exit: &BTreeSet<usize>) -> Vec<BTreeSet<usize>> {
         let mut alive = vec![BTreeSet::new(); self.blocks.len()];
         alive[self.exit].clone_from(at_exit);
@@ -129,7 +129,7 @@ struct Builder<'u, 'v> {
     breaks: Vec<usize>,
     continues: Vec<usize>,
     labels: HashMap<String, usize>,
-    /// Block before the cases of each enclosing `switch`, and whether it has a default.
+    /// Block before the cases of each enclosing `switch`, and whether the `switch` has a default.
     cases: Vec<(usize, bool)>,
 }
 
@@ -310,7 +310,7 @@ impl<'u> Builder<'u, '_> {
         self.at = after;
     }
 
-    /// Adds the accesses of an expression, in the order of evaluation.
+    /// Adds an expression's accesses in evaluation order.
     fn expression(&mut self, node: &'u Expr) {
         if let Some(one) = self.variables.named(node) {
             return self.event(Event::Use(one));
@@ -372,7 +372,7 @@ impl<'u> Builder<'u, '_> {
         }
     }
 
-    /// Adds the accesses of the target of an assignment. Setting a part of a variable is no use.
+    /// Adds the accesses of an assignment target. Setting a part of a variable is not a use.
     fn target(&mut self, node: &'u Expr, plain: bool) {
         match &node.kind {
             ExprKind::Paren(inner) => self.target(inner, plain),

@@ -14,7 +14,7 @@ pub(crate) enum Kind {
     Directive,
 }
 
-/// Token and its byte offset. Comments and white space are not tokens.
+/// Token with its byte offset. Comments and white space are not tokens.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Token<'a> {
     pub(crate) kind: Kind,
@@ -97,7 +97,7 @@ pub(crate) fn tokens(text: &str) -> Vec<Token<'_>> {
     found
 }
 
-/// Returns the kind of a word. A prefix such as `L` belongs to the literal that follows.
+/// Returns the kind of a word. A prefix such as `L` belongs to the literal after it.
 fn prefixed(bytes: &[u8], start: usize, at: &mut usize) -> Kind {
     let prefix = matches!(&bytes[start..*at], b"L" | b"u" | b"U" | b"u8");
     match bytes.get(*at) {
@@ -163,8 +163,8 @@ fn literal_end(bytes: &[u8], at: usize) -> usize {
     (end + 1).min(bytes.len())
 }
 
-/// Returns the end of a directive. It ends with its line, but a comment in it may span several
-/// lines.
+/// Returns the end of a directive. A directive ends with its line, but a comment in it may span
+/// several lines.
 fn directive_end(bytes: &[u8], mut at: usize) -> usize {
     while at < bytes.len() && bytes[at] != b'\n' {
         at = match (bytes[at], bytes.get(at + 1)) {

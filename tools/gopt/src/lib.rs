@@ -50,13 +50,13 @@ use syntax::Unit;
 /// Options of a transformation.
 #[derive(Clone, Debug, Default)]
 pub struct Options<'a> {
-    /// Name of the file in messages. A `#line` directive overrides it.
+    /// File name in messages. A `#line` directive overrides it.
     pub name: &'a str,
     /// Folder of files in `#include "..."`.
     pub folder: Option<&'a Path>,
     /// C compiler that expands the text.
     pub compiler: Compiler,
-    /// Functions whose outermost loops are the batch loops. If empty, gopt chooses the loops.
+    /// Functions whose outermost loops are the batch loops. If it is empty, gopt chooses the loops.
     pub functions: &'a [String],
     /// Names of markers, in addition to the known ones.
     pub markers: &'a [String],
@@ -64,9 +64,9 @@ pub struct Options<'a> {
     pub pure: &'a [String],
     /// Functions whose calls may change their order.
     pub unordered: &'a [String],
-    /// Whether sums of floating-point numbers may change their order.
+    /// Whether floating-point sums may change their order.
     pub reassociate: bool,
-    /// Whether `#line` directives in the output name the lines of the input.
+    /// Whether `#line` directives in the output refer to input lines.
     pub line_directives: bool,
 }
 
@@ -82,7 +82,8 @@ pub struct Output {
 /// Transforms all batch loops of a text.
 ///
 /// # Errors
-/// If the text contains C that gopt cannot transform, or no batch loop, or if the compiler fails.
+/// Returns an error if the text contains C that gopt cannot transform or has no batch loop, or if
+/// the compiler fails.
 pub fn transform(text: &str, options: &Options<'_>) -> Result<Output, Error> {
     let expanded = Expanded::new(options.name, text, options.folder, options.markers, &options.compiler)?;
     let mut unit = Unit::new(expanded);
@@ -102,7 +103,7 @@ pub fn transform(text: &str, options: &Options<'_>) -> Result<Output, Error> {
 /// Proposed markers.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Suggestion {
-    /// Unified diff that adds the markers. Empty without proposals.
+    /// Unified diff that adds the markers. It is empty without proposals.
     pub patch: String,
     /// Text with the markers.
     pub text: String,
@@ -112,11 +113,11 @@ pub struct Suggestion {
     pub refused: Vec<String>,
 }
 
-/// Proposes markers for accesses in loops whose address depends on another access. Leaves out the
+/// Proposes markers for accesses in loops whose address depends on another access. Omits the
 /// markers of functions whose loops are refused.
 ///
 /// # Errors
-/// If the compiler fails, or the text contains C that gopt cannot parse.
+/// Returns an error if the compiler fails, or if the text contains C that gopt cannot parse.
 pub fn suggest(text: &str, options: &Options<'_>) -> Result<Suggestion, Error> {
     let expanded = Expanded::new(options.name, text, options.folder, options.markers, &options.compiler)?;
     let mut unit = Unit::new(expanded);
@@ -147,11 +148,11 @@ pub fn suggest(text: &str, options: &Options<'_>) -> Result<Suggestion, Error> {
     Ok(Suggestion { patch, text: marked.text, places: marked.places, refused })
 }
 
-/// Returns the functions of a text that contain a marker, or call such a function. A batch loop
-/// around a call of one of them can be transformed.
+/// Returns the functions of a text that contain a marker or call such a function. gopt can
+/// transform a batch loop around a call to one of them.
 ///
 /// # Errors
-/// If the compiler fails.
+/// Returns an error if the compiler fails.
 pub fn expensive(text: &str, options: &Options<'_>) -> Result<BTreeSet<String>, Error> {
     let expanded = Expanded::new(options.name, text, options.folder, options.markers, &options.compiler)?;
     let mut unit = Unit::new(expanded);

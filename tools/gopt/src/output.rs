@@ -83,7 +83,7 @@ fn edit_function(
     }
     let begin = begin.unwrap_or_else(|| enclosing_start(unit, span));
     if whole {
-        // A macro expands to the loop or to the function, so the function is written expanded.
+        // The loop or its function comes from a macro, so the function is written in expanded form.
         let end = enclosing_end(unit, span);
         let mut text = String::new();
         let mut at = span.first;
@@ -108,14 +108,14 @@ fn line_break(source: &str, at: usize) -> String {
     if at == 0 || source[..at].ends_with('\n') { String::new() } else { "\n".to_owned() }
 }
 
-/// Returns the range of the source that a statement covers, if no macro hides its ends.
+/// Returns a statement's source range, if no macro hides its ends.
 fn place(unit: &Unit, span: Span) -> Option<(usize, usize)> {
     let first = unit.expanded.tokens.get(span.first)?.from? as usize;
     let end = unit.expanded.tokens.get(span.end - 1)?.to? as usize;
     (first < end && braces_match(&unit.expanded.source[first..end])).then_some((first, end))
 }
 
-/// Returns whether a part of the source has as many closing as opening brackets.
+/// Returns whether opening and closing brackets balance in a part of the source.
 fn braces_match(text: &str) -> bool {
     let mut depth = 0_i64;
     for token in lexer::tokens(text).iter().filter(|token| token.kind == Kind::Punctuation) {
@@ -133,7 +133,7 @@ fn undefined_foreach(unit: &Unit) -> bool {
     !unit.expanded.macros.contains_key(crate::front::FOREACH)
 }
 
-/// Returns the place in the source before a function that a macro expands to.
+/// Returns the source place before a function that comes from a macro.
 fn enclosing_start(unit: &Unit, span: Span) -> usize {
     let tokens = &unit.expanded.tokens;
     (0..=span.first).rev().find_map(|at| tokens[at].from).map_or(0, |from| from as usize)
@@ -145,7 +145,6 @@ fn enclosing_end(unit: &Unit, span: Span) -> usize {
     if let Some(to) = tokens.get(span.end - 1).and_then(|token| token.to) {
         return to as usize;
     }
-    // The end of the last token before the next external declaration.
     let next = tokens[span.end.min(tokens.len())..].iter().find_map(|token| token.from);
     let source = &unit.expanded.source;
     let limit = next.map_or(source.len(), |next| next as usize);
@@ -153,7 +152,7 @@ fn enclosing_end(unit: &Unit, span: Span) -> usize {
     words.iter().rev().find(|word| word.kind != Kind::Directive).map_or(limit, lexer::Token::end)
 }
 
-/// Returns the tokens of a range, with the line breaks of the expanded text.
+/// Returns the tokens of a range with the line breaks of the expanded text.
 fn lines(unit: &Unit, span: Span) -> String {
     let mut text = String::new();
     for at in span.first..span.end {
@@ -177,7 +176,7 @@ fn lines(unit: &Unit, span: Span) -> String {
     text
 }
 
-/// Returns a text without the pragmas for gopt, which compilers do not know.
+/// Returns a text without gopt's pragmas, which compilers do not know.
 fn without_pragmas(text: &str) -> String {
     let mut result = String::new();
     for line in text.split_inclusive('\n') {

@@ -20,15 +20,14 @@ pub(crate) struct Uses {
 /// Functions that matter for lookups, and their uses.
 pub(crate) struct Reach {
     pub(crate) uses: BTreeMap<DeclId, Uses>,
-    /// Functions with markers, or with calls of such functions, that no batch loop in them
-    /// covers.
+    /// Functions with markers, or with calls to such functions, outside all batch loops.
     pub(crate) expensive: BTreeSet<DeclId>,
     /// Functions without markers that must be inlined as well.
     pub(crate) inlined: BTreeSet<DeclId>,
 }
 
-/// Parses the bodies of all functions that contain markers, call such functions, or are called by
-/// them. `named` are further functions.
+/// Parses the bodies of all functions that contain markers, and of their callers and callees.
+/// `named` are additional functions.
 pub(crate) fn parse(unit: &mut Unit, named: &[String]) -> Pass<()> {
     let words = used_words(unit);
     let marked = |words: &HashSet<String>| words.iter().any(|word| unit.expanded.is_marker(word));
@@ -77,7 +76,7 @@ pub(crate) fn parse(unit: &mut Unit, named: &[String]) -> Pass<()> {
     Ok(())
 }
 
-/// Returns the functions with visible bodies whose names a range of tokens contains.
+/// Returns the functions with visible bodies that a token range mentions.
 fn mentioned(unit: &Unit, span: Span) -> Vec<DeclId> {
     let ids = (span.first..span.end).filter_map(|at| unit.resolved.get(&at));
     let mut pending: Vec<DeclId> = ids.copied().collect();
@@ -129,7 +128,7 @@ impl Reach {
         Self { uses, expensive: BTreeSet::new(), inlined: BTreeSet::new() }
     }
 
-    /// Returns the first tokens of the switch points of a function: markers, and calls of expensive
+    /// Returns the first tokens of a function's switch points: markers, and calls to expensive
     /// functions.
     pub(crate) fn switches(&self, function: DeclId) -> Vec<usize> {
         let Some(uses) = self.uses.get(&function) else { return Vec::new() };
@@ -139,7 +138,7 @@ impl Reach {
         all
     }
 
-    /// Returns the number of switch points and inlined calls in a range of a function.
+    /// Counts the switch points and inlined calls in a range of a function.
     pub(crate) fn count_in(&self, function: DeclId, span: Span) -> usize {
         let inside = |at: usize| (span.first..span.end).contains(&at);
         let Some(uses) = self.uses.get(&function) else { return 0 };
@@ -148,7 +147,7 @@ impl Reach {
         markers + calls.count()
     }
 
-    /// Returns whether calls of a function are replaced by its body.
+    /// Returns whether the function body replaces calls to a function.
     pub(crate) fn is_inlined(&self, function: DeclId) -> bool {
         self.expensive.contains(&function) || self.inlined.contains(&function)
     }

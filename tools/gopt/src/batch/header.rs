@@ -1,4 +1,4 @@
-//! Heads of batch loops: the variables that change from one iteration to the next.
+//! Batch loop heads: the variables that change from one iteration to the next.
 
 use std::collections::BTreeMap;
 
@@ -15,14 +15,14 @@ pub(crate) struct Header<'u> {
     pub(crate) step: Option<&'u Expr>,
     /// Whether the condition follows the body: `do`.
     pub(crate) is_do: bool,
-    /// Variables that the head or the body steps, once in each iteration.
+    /// Variables that the head or the body steps once in each iteration.
     pub(crate) inductions: BTreeMap<DeclId, Induction>,
 }
 
 /// Variable that changes in the same way in each iteration.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Induction {
-    /// Constant distance between two iterations. `None`: the head computes the next value.
+    /// Constant distance between two iterations, or `None` if the head computes the next value.
     pub(crate) step: Option<i64>,
     /// Token of the update, if the body contains it.
     pub(crate) in_body: Option<usize>,
@@ -60,7 +60,7 @@ impl<'u> Header<'u> {
         Ok(header)
     }
 
-    /// Adds the updates in a condition, which has no other effects.
+    /// Adds the updates in a condition without other effects.
     fn effects(&mut self, unit: &'u Unit, condition: &'u Expr) -> Pass<()> {
         let mut updates = Vec::new();
         let mut fault = Ok(());
@@ -98,7 +98,7 @@ impl<'u> Header<'u> {
             ExprKind::Cast(ty, inner) if ty.is_void() => self.step_parts(unit, site, inner),
             _ => {
                 self.update(unit, step, None)?;
-                // The distance is unknown, but not 0, because the loop would not end.
+                // The distance is unknown but not 0, because otherwise the loop would not end.
                 if let ExprKind::Assign(operator, target, distance) = &step.kind
                     && operator == "+="
                     && distance.name().is_some_and(|id| is_fixed(unit, site, id))
@@ -134,7 +134,7 @@ impl<'u> Header<'u> {
         Ok(())
     }
 
-    /// Adds the variables that the body steps once in each iteration. Refuses other changes of the
+    /// Adds the variables that the body steps once in each iteration. Refuses other changes of
     /// variables in the head.
     fn steps_in_body(&mut self, unit: &'u Unit, site: &Loop<'u>) -> Pass<()> {
         let mut changes: BTreeMap<DeclId, Vec<&'u Expr>> = BTreeMap::new();
@@ -236,8 +236,8 @@ fn updates_in(unit: &Unit, expression: &Expr) -> usize {
     found
 }
 
-/// Returns whether an expression is reached once in each iteration: it is part of a statement at
-/// the top of the body, and no `continue` or label precedes it.
+/// Returns whether each iteration reaches an expression once. The expression is part of a statement
+/// at the top of the body, and no `continue` or label precedes it.
 fn is_unconditional(unit: &Unit, body: &Stmt, update: &Expr) -> bool {
     let StmtKind::Block(all) = &body.kind else { return holds(unit, body, update) };
     for statement in all {
@@ -276,7 +276,7 @@ fn evaluates(expression: &Expr, update: &Expr) -> bool {
     }
 }
 
-/// Returns whether a statement may end the iteration or be a target of a jump.
+/// Returns whether a statement may end the iteration, or be the target of a jump.
 fn may_skip(statement: &Stmt) -> bool {
     match &statement.kind {
         StmtKind::Continue | StmtKind::Goto(_) | StmtKind::Label(..) | StmtKind::ComputedGoto(_) => true,
@@ -291,13 +291,13 @@ fn jumps(statement: &Stmt) -> bool {
         || statement.statements().into_iter().any(jumps)
 }
 
-/// Returns whether an update is a whole statement, so that its value is unused.
+/// Returns whether an update is a whole statement, whose value is unused.
 fn is_statement(body: &Stmt, update: &Expr) -> bool {
     let own = matches!(&body.kind, StmtKind::Expression(expression) if expression.bare().span == update.span);
     own || body.statements().into_iter().any(|inner| is_statement(inner, update))
 }
 
-/// Returns whether a body reads a variable outside of one update.
+/// Returns whether a body reads a variable outside one update.
 fn reads_besides(unit: &Unit, body: &Stmt, id: DeclId, update: &Expr) -> bool {
     let mut found = false;
     walk::statement(unit, body, &mut |node| {

@@ -8,8 +8,8 @@ use crate::syntax::Unit;
 use crate::syntax::ast::{Expr, ExprKind, Stmt, StmtKind};
 use crate::syntax::walk::{self, Node};
 
-/// Refuses jumps out of a batch loop, because later lookups may already have begun, and jumps into
-/// it.
+/// Refuses jumps out of a batch loop and into it. After a jump out, later lookups may already have
+/// begun.
 pub(crate) fn check(unit: &Unit, site: &Loop<'_>) -> Pass<()> {
     let own = labels(unit, site.body);
     below(unit, site.body, &own, false)?;
@@ -61,7 +61,7 @@ fn below(unit: &Unit, node: &Stmt, labels: &BTreeSet<&str>, inner: bool) -> Pass
     node.statements().into_iter().try_for_each(|one| below(unit, one, labels, holds))
 }
 
-/// Returns the blocks of the statement expressions in an expression.
+/// Returns the blocks of an expression's statement expressions.
 fn blocks(expression: &Expr) -> Vec<&Stmt> {
     if let ExprKind::Statement(block) = &expression.kind {
         return vec![block];

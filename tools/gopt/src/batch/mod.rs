@@ -13,10 +13,10 @@ pub(crate) struct Loop<'u> {
     pub(crate) function: DeclId,
     pub(crate) node: &'u Stmt,
     pub(crate) body: &'u Stmt,
-    /// Statements around the loop, from the body of the function inwards.
+    /// Statements around the loop, from the function body inwards.
     pub(crate) around: Vec<&'u Stmt>,
-    /// Whether the author promises that the iterations are independent: `foreach`, or
-    /// `#pragma gopt independent`.
+    /// Whether the author promises independent iterations, with `foreach` or `#pragma gopt
+    /// independent`.
     pub(crate) promise: bool,
 }
 

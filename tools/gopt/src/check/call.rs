@@ -11,7 +11,7 @@ use crate::reach;
 use crate::syntax::ast::{DeclId, Expr, ExprKind};
 use crate::syntax::types::Type;
 
-/// Maximum number of nested calls that the analysis keeps apart.
+/// Maximum depth of nested calls that the analysis distinguishes.
 const DEPTH_MAX: usize = 24;
 
 impl<'u> Check<'u> {
@@ -26,7 +26,7 @@ impl<'u> Check<'u> {
         let function_bare = function.bare();
         if let ExprKind::Undeclared(name) = &function_bare.kind {
             if name == "__builtin_prefetch" {
-                // The address is a hint, so values that other lookups change do no harm.
+                // The address is a hint, so it may contain values that other lookups change.
                 return self.hint(node, arguments, frame);
             }
             let name = name.clone();
@@ -72,7 +72,7 @@ impl<'u> Check<'u> {
         Ok(Value::any())
     }
 
-    /// Walks the arguments of a prefetch, whose reads do not matter.
+    /// Walks the arguments of a prefetch, ignoring their reads.
     fn hint(&mut self, node: &'u Expr, arguments: &'u [Expr], frame: usize) -> Pass<Value> {
         let known = std::mem::take(&mut self.accesses);
         let walked = arguments.iter().try_for_each(|one| self.value(one, frame).map(|_| ()));
@@ -135,7 +135,7 @@ impl<'u> Check<'u> {
         let Some((function, body)) = unit.function(id) else { return Ok(Value::any()) };
         let at = node.span.first;
         let depth = self.frames[frame].depth + 1;
-        // A recursive call, or a very deep one, is the same call as before.
+        // A recursive or very deep call counts as the same call as before.
         let mut outer = Some(frame);
         let mut known = None;
         while let Some(one) = outer {
@@ -378,7 +378,7 @@ impl<'u> Check<'u> {
     }
 }
 
-/// Returns a place that a function reads, which may read further elements.
+/// Returns a place that a function reads, extended to further elements.
 fn widened(mut place: Place) -> Place {
     if let Some(Step::Index { number, .. }) = place.path.last_mut()
         && number.as_constant() != Some(0)
@@ -388,7 +388,7 @@ fn widened(mut place: Place) -> Place {
     place
 }
 
-/// Returns a place that a function writes with a number of bytes. `element`: size of its elements.
+/// Returns a place to which a function writes `bytes` bytes. `element` is the size of its elements.
 fn covered(mut place: Place, bytes: Option<u64>, element: Option<u64>) -> Place {
     if let Some(Step::Index { number, .. }) = place.path.last_mut() {
         let elements = bytes.zip(element).map(|(bytes, element)| bytes.div_ceil(element.max(1)));
@@ -412,7 +412,7 @@ fn uncast(mut node: &Expr) -> &Expr {
     }
 }
 
-/// Returns the value of a size. `element`: type behind the pointer, which `sizeof` may name.
+/// Returns the value of a size. `element` is the type behind the pointer, which `sizeof` may name.
 fn size_bytes(unit: &crate::syntax::Unit, size: &Expr, element: Option<&Type>) -> Option<u64> {
     if let Some(size) = size.constant() {
         return u64::try_from(size).ok();
@@ -439,8 +439,8 @@ fn names_type(unit: &crate::syntax::Unit, size: &Expr, ty: &Type) -> bool {
     super::convert::type_words(ty) == inner.replace(' ', "")
 }
 
-/// Returns whether a size is that of the element behind a pointer: `sizeof *p` or `sizeof(p[0])`,
-/// or `sizeof(T)`.
+/// Returns whether a size is that of the element behind a pointer: `sizeof *p`, `sizeof(p[0])` or
+/// `sizeof(T)`.
 fn sized_as(unit: &crate::syntax::Unit, size: &Expr, pointer: Option<&Expr>) -> bool {
     let Some(target) = pointer.and_then(|pointer| pointer.ty.decayed().target()) else { return false };
     match &size.bare().kind {

@@ -5,8 +5,8 @@ use super::number::Number;
 use super::place::{Place, Step, Targets, Value};
 use crate::syntax::types::{Kind, Type};
 
-/// Returns the size of the elements behind a pointer or in an array. Each record has a number of
-/// its own instead.
+/// Returns the size of the elements of an array or behind a pointer. Each record has a unique
+/// number instead.
 pub(super) fn unit_of(ty: &Type) -> u64 {
     const RECORDS: u64 = 1 << 32;
     let Some(target) = ty.decayed().target() else { return 0 };
@@ -16,7 +16,7 @@ pub(super) fn unit_of(ty: &Type) -> u64 {
     }
 }
 
-/// Returns the size of a type on machines with 64-bit pointers, or at least an upper bound.
+/// Returns the size of a type on 64-bit machines, or an upper bound.
 pub(crate) fn size_of(ty: &Type) -> Option<u64> {
     match &*ty.resolved().kind {
         Kind::Void => Some(1),

@@ -37,7 +37,7 @@ impl<'u> Check<'u> {
         Ok(())
     }
 
-    /// Walks a list and returns its values, joined. The targets are those of all parts.
+    /// Walks a list and returns its joined values. The targets are those of all parts.
     pub(super) fn list(&mut self, list: &'u InitList, ty: &Type, frame: usize) -> Pass<Value> {
         let mut parts = Vec::new();
         self.list_parts(list, ty, "", frame, &mut parts)?;

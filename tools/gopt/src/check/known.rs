@@ -1,4 +1,4 @@
-//! Functions of the C library and of compilers whose effects are known.
+//! Library functions and compiler builtins with known effects.
 
 /// Effects of a known function.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -40,7 +40,7 @@ pub(super) const STACK: &[&str] = &[
     "__builtin_apply",
 ];
 
-/// Functions whose order of calls is visible, so that no promise allows them.
+/// Functions whose call order is visible, so that no promise allows them.
 pub(super) const ORDERED: &[&str] = &[
     "printf",
     "puts",
@@ -287,7 +287,7 @@ const ALLOCATES: &[&str] = &["malloc", "calloc", "aligned_alloc", "memalign", "v
 
 const ENDS: &[&str] = &["abort", "__assert_fail", "__assert", "__assert_rtn", "__assert_perror_fail", "unreachable"];
 
-/// Prefixes of compiler builtins that change nothing but their results.
+/// Prefixes of compiler builtins whose only effects are their results.
 const BUILTINS: &[&str] = &[
     "ia32_",
     "popcount",
@@ -354,7 +354,7 @@ const BUILTINS: &[&str] = &[
     "FUNCTION",
 ];
 
-/// Intrinsics that read or write state other than their arguments.
+/// Intrinsics that read or write state besides their arguments.
 const BUILTIN_STATE: &[&str] = &[
     "rd",
     "stmxcsr",

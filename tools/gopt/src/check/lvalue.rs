@@ -23,7 +23,7 @@ impl<'u> Check<'u> {
         Ok(())
     }
 
-    /// Copies the parts of records at `sources` to a part of a local variable.
+    /// Copies the record parts at `sources` to a part of a local variable.
     pub(super) fn copy_parts(&mut self, sources: &Targets, owner: usize, id: DeclId, prefix: &str) {
         for source in &sources.places {
             match &source.base {
@@ -128,7 +128,7 @@ impl<'u> Check<'u> {
         }
     }
 
-    /// Walks an lvalue and returns the value that is stored there. An array becomes a pointer.
+    /// Walks an lvalue and returns its stored value. An array becomes a pointer.
     pub(super) fn load(&mut self, node: &'u Expr, frame: usize) -> Pass<Value> {
         if let Some(id) = node.name() {
             let declaration = self.unit.declaration(id);
@@ -203,7 +203,7 @@ impl<'u> Check<'u> {
     }
 }
 
-/// Returns the name of the part of a local variable that a place is.
+/// Returns the name of the part that a place denotes in a local variable.
 pub(super) fn part(place: &Place) -> String {
     let mut name = String::new();
     for step in &place.path {
@@ -215,6 +215,6 @@ pub(super) fn part(place: &Place) -> String {
             Step::Index { .. } => name += "[]",
         }
     }
-    // The first element of a variable that is no array is the variable itself.
+    // The first element of a variable that is not an array is the variable itself.
     name
 }

@@ -52,7 +52,7 @@ impl<'u> Check<'u> {
         Targets::of(Place::new(Base::Behind(self.name(id))).with(first))
     }
 
-    /// Returns the place that a pointer outside the lookup is set to once, if the text shows it.
+    /// Returns the only place to which a pointer outside the lookup is set, if the text shows it.
     fn initial_place(&self, id: DeclId, depth: u32) -> Option<Place> {
         if depth == 0 || !self.unit.declaration(id).is_automatic() {
             return None;
@@ -180,7 +180,7 @@ impl<'u> Check<'u> {
         }
     }
 
-    /// Returns the name of the pointers that are stored at a place.
+    /// Returns the name of the pointers at a place.
     fn reached_text(&self, place: &Place) -> String {
         match place.path.iter().rev().find(|step| matches!(step, Step::Field { .. })) {
             Some(Step::Field { record, name, .. }) => format!("{record}.{name}"),
@@ -188,7 +188,7 @@ impl<'u> Check<'u> {
         }
     }
 
-    /// Returns the functions whose addresses constant data contains.
+    /// Returns the functions whose addresses occur in constant data.
     fn functions_in(&self, id: DeclId) -> Vec<DeclId> {
         let Some(value) = &self.unit.declaration(id).initializer else { return Vec::new() };
         let named = value.expressions().into_iter().filter_map(|one| match &one.bare().kind {

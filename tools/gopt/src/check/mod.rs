@@ -51,21 +51,22 @@ pub(crate) struct Permissions {
     pub(crate) pure: Vec<String>,
     /// Functions whose calls may change their order.
     pub(crate) unordered: Vec<String>,
-    /// Whether sums of floating-point numbers may change their order.
+    /// Whether floating-point sums may change their order.
     pub(crate) reassociate: bool,
 }
 
 /// Result for a legal loop.
 #[derive(Debug, Default)]
 pub(crate) struct Legal {
-    /// Variables outside the loop that become variables of each lookup.
+    /// Variables outside the loop that become separate variables of each lookup.
     pub(crate) private: BTreeSet<DeclId>,
-    /// First tokens of sums of signed integers that lookups share. The output computes them with
-    /// unsigned integers, because another order of additions must not overflow.
+    /// First tokens of shared sums of signed integers. The output computes them with unsigned
+    /// integers, because another order of additions must not overflow.
     pub(crate) signed_steps: BTreeSet<usize>,
-    /// Functions that must be inlined: they contain signed sums, or read an induction variable.
+    /// Functions that must be inlined, because they contain signed sums or read an induction
+    /// variable.
     pub(crate) inlined: BTreeSet<DeclId>,
-    /// Whether the only effects are steps of local variables of the function.
+    /// Whether steps of the function's local variables are the only effects.
     pub(crate) only_local_steps: bool,
     /// Whether the loop may change anything outside its lookups.
     pub(crate) has_effects: bool,
@@ -73,7 +74,7 @@ pub(crate) struct Legal {
     pub(crate) reads_own_elements: bool,
 }
 
-/// Call of a function in the analysis. Number 0 is the loop itself.
+/// A function call in the analysis. Number 0 is the loop itself.
 struct Frame {
     function: DeclId,
     /// Functions from the loop to this call.
@@ -98,11 +99,11 @@ struct Check<'u> {
     results: HashMap<usize, Value>,
     /// Pointers of the function, by their text.
     roots: HashMap<String, DeclId>,
-    /// Variables that count in a loop inside a lookup, with their ranges.
+    /// Counters of loops inside a lookup, with their ranges.
     counters: BTreeMap<DeclId, Number>,
     /// Whether a value changed in this pass.
     changed: bool,
-    /// Whether this is the last pass, which notes accesses and refuses.
+    /// Whether this is the last pass, which notes accesses and refuses loops.
     is_last: bool,
     accesses: Vec<Access>,
     /// Whether the current statement follows `#pragma gopt serial`.

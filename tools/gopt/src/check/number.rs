@@ -2,10 +2,10 @@
 
 use crate::syntax::ast::DeclId;
 
-/// Value of an integer in a lookup: `scale * stride * variable + shift + [low, high]`.
+/// Integer value in a lookup: `scale * stride * variable + shift + [low, high]`.
 ///
-/// `variable` is an induction variable of the batch loop. `stride` and `shift` are the text of
-/// expressions that are the same in all lookups. If `below` is not empty, the upper bound is
+/// `variable` is an induction variable of the batch loop. `stride` and `shift` are texts of
+/// expressions that have the same value in all lookups. If `below` is not empty, the upper bound is
 /// `below - 1` instead of `high`.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Number {
@@ -47,7 +47,7 @@ impl Number {
         })
     }
 
-    /// Returns a value from 0 to `bound - 1`, for the text of a bound.
+    /// Returns the range from 0 to `bound - 1`, where `bound` is a text.
     pub(super) fn below(bound: &str) -> Self {
         let Self::Linear(mut found) = Self::constant(0) else { return Self::Any };
         found.below = bound.to_owned();
@@ -135,7 +135,7 @@ impl Number {
         Self::Linear(Linear { variable, scale, shift, low, high, ..one.clone() })
     }
 
-    /// Returns the product with a value that is the same in all lookups.
+    /// Multiplies by a value that is the same in all lookups.
     fn times_invariant(&self, other: &Self) -> Self {
         let (Self::Linear(one), Self::Linear(two)) = (self, other) else { return Self::of_any(self, other) };
         let (one, two) = if one.variable.is_some() { (one, two) } else { (two, one) };
@@ -203,12 +203,12 @@ impl Linear {
         if self.stride.is_empty() {
             return self.below.is_empty() && self.high - self.low < distance;
         }
-        // A stride that the text does not show may be 0, but not if an offset is below it.
+        // A stride that the text does not show may be 0, but not if it exceeds an offset.
         let positive = self.stride.starts_with("sizeof") && self.low == self.high && self.below.is_empty();
         positive || self.stride == self.below && self.low == 0 && distance >= 1
     }
 
-    /// Returns whether both together are different in different lookups.
+    /// Returns whether two values, taken together, differ between all lookups.
     pub(super) fn is_own_with(&self, other: &Self, step: i64) -> bool {
         let same = self.variable == other.variable
             && self.scale == other.scale
@@ -220,13 +220,13 @@ impl Linear {
             below: if self.below.is_empty() { other.below.clone() } else { self.below.clone() },
             ..self.clone()
         };
-        // A symbolic stride separates single offsets only if both are the same one, or both are
-        // below the stride.
+        // A symbolic stride separates single offsets only if both are equal or both are below the
+        // stride.
         let bounded = !self.below.is_empty() && !other.below.is_empty() || self.below == other.below;
         same && bounded && both.is_own(step)
     }
 
-    /// Returns whether both are constants or ranges without a common value.
+    /// Returns whether both values are constants or ranges without a common value.
     pub(super) fn is_apart(&self, other: &Self) -> bool {
         let same = self.variable.is_none() && other.variable.is_none() && self.shift == other.shift;
         same && self.below.is_empty() && other.below.is_empty() && (self.high < other.low || other.high < self.low)

@@ -1,7 +1,7 @@
-//! Places in memory, as far as the text tells.
+//! Memory places, as far as the text shows them.
 //!
-//! Memory that is reached through different pointers is taken as different, unless the text shows
-//! that it is the same.
+//! Different pointers are assumed to reach different memory, unless the text shows that it is the
+//! same.
 
 use super::number::Number;
 use crate::syntax::ast::DeclId;
@@ -15,11 +15,11 @@ pub(super) enum Base {
     Fresh,
     /// Variable outside the lookup.
     Outer(DeclId),
-    /// Memory behind a pointer that all lookups share, by the text of the pointer.
+    /// Memory behind a pointer that all lookups share, by the pointer's text.
     Behind(String),
-    /// Records that are reached through pointers in memory, by the number of the record.
+    /// Records behind pointers that are stored in memory, by record number.
     Records(usize),
-    /// Other memory that is reached through pointers in memory, by the pointer.
+    /// Other memory behind pointers that are stored in memory, by pointer.
     Reached(String),
     /// String constants and other constant data.
     Constant,
@@ -28,9 +28,9 @@ pub(super) enum Base {
 /// Step from an object to a part.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Step {
-    /// Field, by the number of the record and the name. `shared`: the fields of a union.
+    /// Field, by record number and name. `shared` marks the fields of a union.
     Field { record: usize, name: String, shared: bool },
-    /// Element of an array, with the size of elements in bytes or 0.
+    /// Array element, with the element size in bytes or 0.
     Index { number: Number, unit: u64 },
 }
 
@@ -164,7 +164,7 @@ impl Targets {
         Self { unknown: true, ..Self::default() }
     }
 
-    /// Adds the targets of another pointer. Returns whether any is new.
+    /// Adds another pointer's targets. Returns whether any is new.
     pub(super) fn join(&mut self, other: &Self) -> bool {
         let mut changed = !self.unknown && other.unknown;
         self.unknown |= other.unknown;
@@ -223,7 +223,7 @@ impl Value {
         Self { number: Number::Any, targets }
     }
 
-    /// Adds the values of another expression. Returns whether any is new.
+    /// Adds another expression's values. Returns whether any is new.
     pub(super) fn join(&mut self, other: &Self) -> bool {
         let number = self.number.joined(&other.number);
         let changed = number != self.number;

@@ -1,6 +1,7 @@
 //! Variables outside a batch loop that each lookup sets before it reads them.
 //!
-//! Such a variable holds no value from one lookup to the next, so each lookup can have its own.
+//! Such a variable carries no value from one lookup to the next, so each lookup can have a separate
+//! copy.
 
 use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet};
@@ -12,8 +13,8 @@ use crate::syntax::Unit;
 use crate::syntax::ast::{DeclId, Expr, ExprKind, Stmt};
 use crate::syntax::walk::{self, Node};
 
-/// Returns the variables of the function that every lookup of a loop sets before it reads them, and
-/// that are not read after the loop. `kept`: variables with another meaning.
+/// Returns the variables that every lookup of a loop sets before it reads them, and that are not
+/// read after the loop. `kept` contains variables with another meaning.
 pub(super) fn variables(unit: &Unit, site: &Loop<'_>, kept: &BTreeSet<DeclId>) -> BTreeSet<DeclId> {
     let mut candidates = BTreeSet::new();
     let span = site.body.span;
@@ -70,7 +71,7 @@ pub(super) fn root(lvalue: &Expr) -> Option<DeclId> {
     }
 }
 
-/// Returns whether the address of a variable is taken outside the loop.
+/// Returns whether code outside the loop takes a variable's address.
 fn address_outside(unit: &Unit, body: &Stmt, site: &Loop<'_>, id: DeclId) -> bool {
     let mut found = false;
     walk::statement(unit, body, &mut |node| match node {
@@ -84,8 +85,8 @@ fn address_outside(unit: &Unit, body: &Stmt, site: &Loop<'_>, id: DeclId) -> boo
     found
 }
 
-/// Results for objects behind parameters, by function and position: whether the function may read
-/// the object first, and whether it always sets it.
+/// Results for objects behind parameters, by function and position. They tell whether the function
+/// may first read the object, and whether it always sets it.
 type Calls = RefCell<BTreeMap<(DeclId, usize), (bool, bool)>>;
 
 /// Local variables whose values are followed.
@@ -175,7 +176,7 @@ impl<'u> Variables<'u> for Behind<'u, '_> {
     }
 }
 
-/// Returns whether a call may read the object behind an argument first, and whether it always sets
+/// Returns whether a call may first read the object behind an argument, and whether it always sets
 /// it.
 fn passed(unit: &Unit, call: &Expr, position: usize, calls: &Calls, depth: u32) -> (bool, bool) {
     let ExprKind::Call(function, arguments) = &call.kind else { return (true, false) };

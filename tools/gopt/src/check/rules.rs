@@ -14,7 +14,7 @@ enum Relation {
     Apart,
     /// The places may be the same.
     Unknown,
-    /// The places are the same for some lookups, as the text shows.
+    /// The places are equal for some lookups, as the text shows.
     Same,
 }
 
@@ -22,7 +22,7 @@ impl Check<'_> {
     /// Applies the rules to all noted accesses.
     pub(super) fn finish(self) -> Pass<Legal> {
         let mut writes: Vec<&Access> = self.accesses.iter().filter(|one| one.writes()).collect();
-        // A variable outside the loop is often the reason of other faults.
+        // A variable outside the loop is often the cause of other faults.
         let is_scalar = |one: &Access| matches!(one.place.base, Base::Outer(_)) && one.place.path.is_empty();
         writes.sort_by_key(|one| (!is_scalar(one), one.at));
         for write in &writes {
@@ -40,7 +40,7 @@ impl Check<'_> {
             _ => false,
         };
         let only_local_steps = !writes.is_empty() && writes.iter().filter(of_function).count() == writes.len();
-        // An array of one iteration of an outer loop is part of its lookup.
+        // An array of an outer loop's iteration is part of its lookup.
         let outer_body = self.site.around.iter().rev().find_map(|around| around.loop_body()).map(|body| body.span);
         let of_outer = |id: DeclId| {
             let token = self.unit.declaration(id).token;
@@ -85,7 +85,8 @@ impl Check<'_> {
         number.variable.is_some_and(|variable| number.is_own(self.step_of(variable)))
     }
 
-    /// Refuses a write that another access, or the same write of another lookup, may meet.
+    /// Refuses a write that may conflict with another access, or with the same write of another
+    /// lookup.
     fn pair(&self, write: &Access, other: &Access) -> Pass<()> {
         // The parts behind `#pragma gopt serial` keep their order.
         if write.serial && other.serial {
@@ -243,7 +244,7 @@ impl PartialEq for Access {
     }
 }
 
-/// Returns whether two accesses give the same result in both orders.
+/// Returns whether two accesses have the same result in both orders.
 fn commutes(one: &AccessKind, two: &AccessKind) -> bool {
     match (one, two) {
         (AccessKind::Step(one), AccessKind::Step(two)) => one == two,

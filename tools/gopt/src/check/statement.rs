@@ -133,7 +133,7 @@ impl<'u> Check<'u> {
         Ok(())
     }
 
-    /// Walks an expression whose value is not used, such as a statement or a step.
+    /// Walks an expression with an unused value, such as a statement or a step.
     pub(super) fn unused(&mut self, node: &'u Expr, frame: usize) -> Pass<()> {
         match &node.kind {
             ExprKind::Paren(inner) => self.unused(inner, frame),
@@ -176,7 +176,7 @@ impl<'u> Check<'u> {
         Ok(value)
     }
 
-    /// Finds the variables that count in loops inside the lookup and its functions.
+    /// Finds the loop counters inside the lookup and its functions.
     pub(super) fn find_counters(&mut self) {
         let unit = self.unit;
         let mut loops = Vec::new();

@@ -18,7 +18,7 @@ struct Found<'u> {
 }
 
 impl<'u> Check<'u> {
-    /// Walks a statement if it is a step of shared memory or sets it to a constant.
+    /// Walks a statement that steps shared memory or sets it to a constant.
     pub(super) fn step(&mut self, node: &'u Expr, frame: usize) -> Pass<bool> {
         if let ExprKind::Call(..) = node.kind {
             return self.atomic_step(node, frame);
@@ -203,10 +203,10 @@ fn assigned_step<'u>(unit: &'u Unit, target: &'u Expr, value: &'u Expr) -> Optio
     }
 }
 
-/// Returns which extreme `if (condition) target = value;` computes.
+/// Returns which extreme `if (condition) target = value;` computes, a minimum or a maximum.
 fn extreme(unit: &Unit, condition: &Expr, target: &Expr, value: &Expr) -> Option<StepKind> {
     let ExprKind::Binary(operator, left, right) = &condition.bare().kind else { return None };
-    // Both sides must be compared in a type that keeps their order.
+    // Both sides must be compared in a type that preserves their order.
     let ((signed, rank), (value_signed, value_rank)) = (target.ty.as_integer()?, value.ty.as_integer()?);
     let fits = if rank >= 3 {
         value_rank <= rank
@@ -252,7 +252,7 @@ pub(super) fn effects(unit: &Unit, node: &Expr) -> bool {
     found
 }
 
-/// Returns the only value that a variable of the function has outside the loop.
+/// Returns the only value that a variable has outside the loop.
 pub(super) fn only_value<'u>(unit: &'u Unit, site: &Loop<'_>, id: DeclId) -> Option<&'u Expr> {
     let (_, body) = unit.function(site.function)?;
     let mut values = Vec::new();

@@ -67,7 +67,7 @@ impl<'u> Check<'u> {
         }
     }
 
-    /// Returns the size of an operand as a number whose text begins with `sizeof`.
+    /// Returns an operand's size as a number whose text begins with `sizeof`.
     fn size(&self, node: &Expr) -> Number {
         Number::invariant(&self.unit.expanded.words(node.span.first, node.span.end).replace(' ', ""))
     }

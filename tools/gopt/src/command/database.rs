@@ -1,10 +1,10 @@
-//! `compile_commands.json`: the flags with which a build compiles a file.
+//! Reads compiler flags from `compile_commands.json`.
 
 use std::path::Path;
 
 use super::error::Error;
 
-/// Returns the compiler and flags for a file, from the database in a folder.
+/// Returns a file's compiler and flags from the database in a folder.
 pub(super) fn compiler(folder: &Path, file: &Path) -> Result<gopt::Compiler, Error> {
     let path = folder.join("compile_commands.json");
     let text = std::fs::read_to_string(&path).map_err(Error::file(&path))?;

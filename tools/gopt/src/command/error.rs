@@ -39,7 +39,7 @@ pub(super) enum Error {
 }
 
 impl Error {
-    /// Returns a function that adds the path of a file to the error of the operating system.
+    /// Returns a function that adds a file path to an operating system error.
     pub(super) fn file(path: impl Into<PathBuf>) -> impl FnOnce(io::Error) -> Self {
         let path = path.into();
         |source| Self::File { path, source }

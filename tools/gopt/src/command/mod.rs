@@ -123,7 +123,7 @@ fn run(arguments: &Arguments) -> Result<(), Error> {
     }
 }
 
-/// Prints proposed markers, and the loops that they make batch loops.
+/// Prints proposed markers, and the loops that become batch loops with them.
 fn suggest(text: &str, options: &gopt::Options<'_>) -> Result<(), Error> {
     let found = gopt::suggest(text, options)?;
     for refusal in &found.refused {
@@ -156,7 +156,7 @@ impl Permissions {
     }
 }
 
-/// Returns whether the name of a file is that of preprocessed C.
+/// Returns whether a file name is that of preprocessed C.
 fn is_preprocessed(path: &Path) -> bool {
     path.extension().is_some_and(|extension| extension == "i")
 }

@@ -1,6 +1,6 @@
 //! `gopt cc ARGUMENTS`: a C compiler for build systems.
 //!
-//! Files with markers are transformed before they are compiled. All other commands reach the
+//! gopt transforms files with markers before it compiles them. All other commands reach the
 //! compiler unchanged.
 
 use std::ffi::OsString;
@@ -28,7 +28,7 @@ struct Arguments {
     compiler: Vec<OsString>,
 }
 
-/// Flags of compilers that are followed by a separate argument.
+/// Compiler flags that a separate argument follows.
 const WITH_ARGUMENT: &[&str] = &[
     "-o",
     "-I",
@@ -60,7 +60,7 @@ const WITH_ARGUMENT: &[&str] = &[
 
 /// Runs the wrapper with the arguments after `cc`.
 pub(super) fn run(arguments: Vec<OsString>) -> ExitCode {
-    // Without --, all arguments belong to the compiler, unless help is requested.
+    // Without `--`, all arguments belong to the compiler, unless the user requests help.
     let divided = arguments.iter().any(|one| one == "--") || arguments.first().is_some_and(|one| one == "--help");
     let parsed = if divided {
         Arguments::parse_from(arguments)

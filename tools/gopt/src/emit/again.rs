@@ -1,12 +1,12 @@
-//! Variables that are recomputed instead of saved, because they depend only on variables that never
-//! change.
+//! Variables that are recomputed instead of saved, because they depend only on unchanging
+//! variables.
 
 use super::{Binding, Context, Emitter, changed};
 use crate::syntax::ast::{DeclId, Expr, ExprKind, Initializer};
 
 impl<'u> Emitter<'u> {
-    /// Returns whether an expression has the same value at any time within its lookup. It must read
-    /// no memory, and only variables that never change after they are set.
+    /// Returns whether an expression has the same value at any time within its lookup. Such an
+    /// expression reads no memory, and only variables that never change after they are set.
     pub(super) fn is_repeatable(&self, node: &Expr, context: &Context<'u>) -> bool {
         let same = |part: &Expr| self.is_repeatable(part, context);
         match &node.kind {
@@ -14,7 +14,7 @@ impl<'u> Emitter<'u> {
             ExprKind::Name(id) => !node.ty.is_array() && self.never_changes(*id, context),
             ExprKind::Paren(inner) | ExprKind::Cast(_, inner) => same(inner),
             ExprKind::Unary(operator, inner) if operator == "&" => match &inner.bare().kind {
-                // The address of an element reads no memory, if the array is a pointer.
+                // The address of an element reads no memory if the array is a pointer.
                 ExprKind::Index(array, index) => !array.ty.is_array() && same(array) && same(index),
                 _ => false,
             },

@@ -1,4 +1,4 @@
-//! Declarations of variables: those in the state of a lookup, and all others.
+//! Variable declarations, in the state of a lookup and elsewhere.
 
 use super::live;
 use super::serial::{Part, RING};
@@ -20,7 +20,8 @@ impl<'u> Emitter<'u> {
         let names = self.declared_names(node, declared, context)?;
         let bound = context.bound.take();
         let switches = self.switches(node.span, context);
-        // With several names, the initialiser of one may switch while another exists.
+        // If the declaration has several names, one initialiser may switch while another variable
+        // exists.
         let moves = self.moves(node.span, context) || names.len() > 1 && switches;
         if !moves && !switches && !defines_type(declared, node.span) {
             return self.kept(node.span, &names, context);
@@ -76,7 +77,7 @@ impl<'u> Emitter<'u> {
         Ok(names)
     }
 
-    /// Declares a local type before the loop, if the lookup defines it.
+    /// Declares a local type before the loop if the lookup defines it.
     fn hoist_type(&mut self, ty: &Type, at: usize, context: &Context<'u>) -> Pass<()> {
         match &*ty.kind {
             Kind::Record(record) if record.local && record.body.get().is_some() => {
@@ -97,8 +98,8 @@ impl<'u> Emitter<'u> {
         }
     }
 
-    /// Writes the declaration in the head of a `for`. Statements that must precede the loop go to
-    /// `before`.
+    /// Writes the declaration in a `for` head. `before` receives the statements that must precede
+    /// the loop.
     pub(super) fn for_declaration(
         &mut self,
         node: &'u Stmt,
@@ -170,7 +171,7 @@ impl<'u> Emitter<'u> {
         Ok(text + "; ")
     }
 
-    /// Returns the form of a local variable that does not exist at a switch.
+    /// Returns the form of a local variable that is not in scope at a switch.
     fn local(&mut self, id: DeclId, context: &Context<'u>) -> Binding {
         let name = &self.unit.declaration(id).name;
         // A name of the file may be used by an inlined function.
@@ -182,13 +183,13 @@ impl<'u> Emitter<'u> {
 
     fn bind(&mut self, id: DeclId, context: &mut Context<'u>, binding: Binding) {
         let declaration = self.unit.declaration(id);
-        // A const variable never changes, even if its address is taken.
+        // A const variable never changes, even if the program takes its address.
         let constant = declaration.ty.resolved().constant && !declaration.ty.is_array();
         let steady = declaration.initializer.is_some() && (constant || !changed(self.unit, context.region, id));
         context.names.insert(id, Entry::new(binding, declaration.ty.clone(), steady));
     }
 
-    /// Writes a variable that exists at a switch. Its initialiser becomes an assignment.
+    /// Writes a variable that is in scope at a switch. Its initialiser becomes an assignment.
     fn moved(&mut self, id: DeclId, bound: Option<&str>, context: &mut Context<'u>) -> Pass<String> {
         let declaration = self.unit.declaration(id);
         let ty = declaration.ty.clone();
@@ -197,7 +198,7 @@ impl<'u> Emitter<'u> {
         }
         let (binding, mark) = self.lasting(id, context)?;
         let target = Entry::new(binding.clone(), ty.clone(), false).text(&declaration.name);
-        // A variable is in scope from its initialiser, which may name it: sizeof(*x).
+        // A variable is in scope from its initialiser, which may name it, as in sizeof(*x).
         self.bind(id, context, binding);
         let Some(value) = declaration.initializer.as_deref() else { return Ok(mark) };
         let mut before = String::new();
@@ -245,8 +246,8 @@ impl<'u> Emitter<'u> {
         Ok(text + &self.text(Span { first: at, end: span.end }, context)?)
     }
 
-    /// Returns the declaration of a variable that can be assigned. The initialiser may determine
-    /// the size of an array.
+    /// Returns the declaration of an assignable variable. The initialiser may determine the size of
+    /// an array.
     fn sized(&mut self, id: DeclId, name: &str, context: &Context<'u>) -> Pass<String> {
         let declaration = self.unit.declaration(id);
         let (ty, at) = (&declaration.ty, declaration.token);
@@ -260,7 +261,8 @@ impl<'u> Emitter<'u> {
         }
     }
 
-    /// Adds a variable that exists at a switch. Returns its form and the marker of its declaration.
+    /// Adds a variable that is in scope at a switch. Returns its form and the marker of its
+    /// declaration.
     pub(super) fn lasting(&mut self, id: DeclId, context: &mut Context<'u>) -> Pass<(Binding, String)> {
         let declaration = self.unit.declaration(id);
         let (base, at) = (declaration.name.clone(), declaration.token);
@@ -351,7 +353,7 @@ impl<'u> Emitter<'u> {
         }
     }
 
-    /// Writes a local variable that does not exist at a switch, but whose initialiser needs
+    /// Writes a local variable that is not in scope at a switch, but whose initialiser needs
     /// statements.
     fn unmoved(&mut self, id: DeclId, context: &mut Context<'u>) -> Pass<String> {
         let declaration = self.unit.declaration(id);
@@ -436,7 +438,7 @@ pub(super) fn variable_size<'u>(unit: &'u Unit, ty: &'u Type) -> Option<&'u Expr
     variable_size(unit, element)
 }
 
-/// Returns the number of elements of an array without a size, if its initialiser shows it.
+/// Returns the element count of an array without a size, if its initialiser shows it.
 fn count(ty: &Type, value: &Initializer, at: usize, unit: &Unit) -> Pass<Option<usize>> {
     let Kind::Array { element, size: None } = &*ty.base().kind else { return Ok(None) };
     let found = match value {

@@ -1,4 +1,4 @@
-//! Calls of functions with expensive accesses, which are replaced by a copy of the body.
+//! Replaces calls to functions that contain expensive accesses with a copy of the body.
 
 use std::collections::HashMap;
 use std::fmt::Write as _;
@@ -12,7 +12,7 @@ use crate::syntax::types::Type;
 use crate::syntax::walk::{self, Node};
 
 impl<'u> Emitter<'u> {
-    /// Writes the copy of a called function to `before` and returns the value of the call.
+    /// Writes a copy of the called function to `before`, and returns the value of the call.
     pub(super) fn inlined(
         &mut self,
         call: &'u Expr,
@@ -123,7 +123,7 @@ impl<'u> Emitter<'u> {
         Ok(())
     }
 
-    /// Returns the text that replaces a parameter that never changes, if the argument has the same
+    /// Returns the replacement for a parameter that never changes, if the argument has the same
     /// type.
     fn alias(&self, argument: &Expr, ty: &Type, text: &str, context: &Context<'u>) -> Option<String> {
         let argument = argument.bare();
@@ -156,7 +156,7 @@ impl<'u> Emitter<'u> {
         }
     }
 
-    /// Returns whether the argument for an alias is the address of a steady variable.
+    /// Returns whether an alias argument is the address of a steady variable.
     fn points_at_steady(&self, argument: &Expr, context: &Context<'u>) -> bool {
         match &argument.bare().kind {
             ExprKind::Name(id) => context.names.get(id).is_some_and(|entry| entry.points_at_steady),
@@ -168,7 +168,7 @@ impl<'u> Emitter<'u> {
         }
     }
 
-    /// Returns whether a function calls itself. Refuses calls that are no tail calls.
+    /// Returns whether a function calls itself. Refuses recursion that is not a tail call.
     fn tail_recursive(&self, function: &Function, body: &'u Stmt) -> Pass<bool> {
         let (mut all, mut first) = (0, None);
         walk::statement(self.unit, body, &mut |node| {
@@ -195,7 +195,7 @@ impl<'u> Emitter<'u> {
         if all != tails || !simple { refused() } else { Ok(true) }
     }
 
-    /// Writes `return f(...)` inside `f` as a jump to its beginning.
+    /// Writes `return f(...)` inside `f` as a jump to the beginning of `f`.
     pub(super) fn tail_call(&mut self, value: Option<&'u Expr>, context: &mut Context<'u>) -> Pass<Option<String>> {
         let Some(again) = context.returns.as_ref().and_then(|returns| returns.again.clone()) else { return Ok(None) };
         let Some(value) = value.map(Expr::bare) else { return Ok(None) };
@@ -259,7 +259,7 @@ fn is_own_call(unit: &crate::syntax::Unit, node: &Expr, function: DeclId) -> boo
     reach::called(unit, node.bare()) == Some(function)
 }
 
-/// Returns the number of tail calls of a function to itself. `last`: whether the function ends
+/// Returns how many tail calls a function makes to itself. `last` tells whether the function ends
 /// after the statement.
 fn tail_calls(unit: &crate::syntax::Unit, function: &Function, node: &Stmt, last: bool) -> usize {
     match &node.kind {

@@ -2,7 +2,7 @@
 
 use crate::lexer::tokens;
 
-/// Returns a text with one indentation step per brace, without empty lines. `depth`: steps of the
+/// Indents a text by one step per brace, and removes empty lines. `depth` is the indentation of the
 /// first line.
 pub(super) fn indented(text: &str, depth: usize) -> String {
     let mut result = String::new();

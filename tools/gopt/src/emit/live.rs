@@ -1,8 +1,8 @@
 //! Liveness: the variables that a lookup saves at a switch. A variable is saved if the lookup may
 //! use it after the switch before it is set again.
 //!
-//! The text of `emit` contains calls that mark switches, and variables without a value. This module
-//! parses the text, follows its control flow, and replaces the calls by C.
+//! The text from `emit` contains marker calls for switches, and variables without a value. This
+//! module parses the text, follows its control flow, and replaces the marker calls with C code.
 
 use std::collections::{BTreeSet, HashMap};
 use std::fmt::Write as _;
@@ -44,7 +44,7 @@ pub(super) fn split_marks(text: &str) -> (&str, &str) {
 /// Body without marks.
 pub(super) struct Resolved {
     pub(super) text: String,
-    /// Saved variables of each switch, as indices of moved variables.
+    /// Saved variables of each switch, as indices into the moved variables.
     pub(super) saved: Vec<Vec<usize>>,
     /// Saved variables at `#pragma gopt serial`.
     pub(super) serial: Option<Vec<usize>>,
@@ -75,8 +75,8 @@ impl<'u> Variables<'u> for Names<'_> {
     }
 }
 
-/// Replaces the marks of a body by switches. `members`: whether lookups have a struct, to which
-/// `gopt_s` points. `labels`: prefix of labels.
+/// Replaces the marks of a body with switches. `members` tells whether each lookup has a struct, to
+/// which `gopt_s` points. `labels` is the prefix of labels.
 pub(super) fn resolved(
     unit: &Unit,
     body: &str,
@@ -123,7 +123,7 @@ pub(super) fn resolved(
     Ok(Resolved { text: written, saved: saved.into_iter().map(|(_, saved)| saved).collect(), serial })
 }
 
-/// Variables of a lookup at a switch, as indices of moved variables.
+/// Variables that a lookup carries across a switch, as indices into the moved variables.
 struct Carried {
     saved: Vec<usize>,
     /// Recomputed variables, in this order.
@@ -135,7 +135,7 @@ impl Carried {
     /// parts. Another variable is recomputed only if its parts are saved anyway.
     fn new(mut live: BTreeSet<usize>, from: &[Option<Source>]) -> Self {
         let mut recomputed = BTreeSet::new();
-        // From the last to the first, because the parts of a variable are declared before it.
+        // The order is backwards, because the parts of a variable are declared before it.
         for one in (0..from.len()).rev() {
             let Some(source) = from[one].as_ref().filter(|_| live.contains(&one)) else { continue };
             if source.list || source.parts.iter().all(|part| available(*part, &live, from)) {
@@ -147,7 +147,7 @@ impl Carried {
         Self { saved: live.into_iter().collect(), recomputed: recomputed.into_iter().collect() }
     }
 
-    /// Returns the C of a switch: save, continue with another lookup, load.
+    /// Returns C code for a switch: save, continue with another lookup, load.
     fn text(&self, number: usize, moved: &[Moved], members: bool, labels: &str) -> String {
         let names = self.saved.iter().map(|&one| moved[one].name.as_str()).chain(members.then_some("gopt_s"));
         let (mut save, mut load) = (String::new(), String::new());

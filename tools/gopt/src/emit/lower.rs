@@ -1,4 +1,4 @@
-//! Expressions with calls that switch. The calls become statements before the expression.
+//! Expressions with calls that switch. Such calls become statements before the expression.
 
 use std::fmt::Write as _;
 
@@ -17,13 +17,12 @@ impl<'u> Emitter<'u> {
         if !self.switches(node.span, context) {
             return self.text(node.span, context);
         }
-        // With several calls, the value of one call is part of the state during the switches of
-        // another.
+        // With several calls, one call's value is part of the state while another call switches.
         let single = self.reach.count_in(context.function, node.span) == 1;
         self.lower(node, context, single, before)
     }
 
-    /// Writes an expression like [`Emitter::hoisted`]. `single`: whether the whole expression
+    /// Writes an expression like [`Emitter::hoisted`]. `single` tells whether the whole expression
     /// contains a single switch.
     pub(super) fn lower(
         &mut self,
@@ -90,7 +89,7 @@ impl<'u> Emitter<'u> {
         self.assemble(node, context, single, before)
     }
 
-    /// Declares a temporary variable. `single`: whether its expression has no other switch.
+    /// Declares a temporary variable. `single` tells whether its expression has no other switch.
     pub(super) fn temporary(
         &mut self,
         ty: &Type,

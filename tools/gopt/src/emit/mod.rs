@@ -1,9 +1,9 @@
 //! Writes a batch loop with interleaved lookups.
 //!
-//! The body keeps its form. A variable that exists at a switch becomes a local variable of the
-//! whole loop. It is saved at the switch and loaded when the lookup continues, if the lookup still
+//! The body keeps its form. A variable that is in scope at a switch becomes a local variable of the
+//! whole loop. It is saved at the switch, and loaded when the lookup continues, if the lookup still
 //! uses it (`live`). A variable whose address must not change becomes a member of a struct per
-//! lookup. A variable that does not exist at any switch stays unchanged. A label follows each
+//! lookup. A variable that is not in scope at any switch stays unchanged. A label follows each
 //! switch, where the lookup continues.
 
 mod again;
@@ -47,16 +47,16 @@ struct Entry {
 /// Form of a variable in the output.
 #[derive(Clone, Debug)]
 enum Binding {
-    /// Variable outside the lookup, or local variable that does not exist at a switch, under its
-    /// own name.
+    /// Variable outside the lookup, or local variable that is not in scope at a switch, under its
+    /// original name.
     Kept,
-    /// Local variable that does not exist at a switch, under another name.
+    /// Local variable that is not in scope at a switch, under another name.
     Renamed(String),
     /// Variable of the whole loop, which is saved at switches.
     Moved(String),
-    /// Member of the struct of the lookup, whose address does not change.
+    /// Member of the lookup's struct, whose address does not change.
     Member(String),
-    /// Parameter that is replaced by its argument, or row of an array of variable length.
+    /// Parameter that its argument replaces, or row of a variable-length array.
     Alias(String),
 }
 
@@ -78,14 +78,15 @@ impl Entry {
 /// Loop or switch statement that encloses a statement.
 enum Around {
     Batch,
-    /// Loop. If `continue` must become a `goto`: its label, and whether the label is used.
+    /// Loop. If `continue` must become a `goto`, it has a label, and a flag that tells whether the
+    /// label is used.
     Loop(Option<(String, bool)>),
     Switch,
 }
 
 /// Return from an inlined copy of a function.
 struct Return {
-    /// Variable for the returned value. `None` in a `void` function.
+    /// Variable for the returned value, or `None` in a `void` function.
     result: Option<String>,
     /// Label at the end of the copy.
     label: String,
@@ -93,11 +94,11 @@ struct Return {
     used: bool,
     /// Span of the last statement, whose `return` needs no `goto`.
     last: Option<Span>,
-    /// Label at the beginning of the copy, for tail calls of the function itself.
+    /// Label at the beginning of the copy, for the function's tail calls to itself.
     again: Option<String>,
 }
 
-/// Context of the body that is being written: the batch loop, or an inlined copy of a function.
+/// Context of the current body: the batch loop, or an inlined copy of a function.
 struct Context<'u> {
     function: DeclId,
     /// Body of the loop or of the function.
@@ -119,8 +120,8 @@ struct Moved {
     name: String,
     /// Declaration in C, without the `;`.
     declaration: String,
-    /// Assignment that recomputes the variable, if this is possible at any time after its
-    /// declaration.
+    /// Assignment that can recompute the variable at any time after its declaration, if there is
+    /// one.
     recompute: Option<String>,
 }
 
@@ -137,7 +138,7 @@ struct Emitter<'u> {
     members: Vec<String>,
     /// Declarations of types and rows before the loop.
     hoisted: Vec<String>,
-    /// Names of local types in the output, by the number of the type.
+    /// Output names of local types, by type number.
     types: BTreeMap<usize, String>,
     /// Names of local `typedef`s in the output.
     typedefs: BTreeMap<DeclId, String>,
@@ -145,14 +146,13 @@ struct Emitter<'u> {
     file_inductions: HashMap<DeclId, Entry>,
     /// Names that the function declares outside the loop.
     outer: BTreeSet<&'u str>,
-    /// Names of the file that a local variable hides, with the variables of the file that replace
-    /// them.
+    /// File-level names that a local variable hides, with the variables that replace them.
     file_names: BTreeMap<DeclId, String>,
     /// Position in a loop with `#pragma gopt serial`.
     serial: serial::Part,
     /// Names in use.
     used: BTreeSet<String>,
-    /// Prefix of labels. All batch loops of a function share the name space of labels.
+    /// Label prefix. All batch loops of a function share one label name space.
     labels_begin: String,
     /// Functions of the enclosing copies.
     path: Vec<DeclId>,
@@ -171,7 +171,7 @@ pub(crate) struct Emitted {
 }
 
 /// Returns the text that replaces a batch loop. `number` is the index of the loop in the file, and
-/// `plain` the loop as written.
+/// `plain` is the original loop.
 pub(crate) fn transformed<'u>(
     unit: &'u Unit,
     reach: &'u Reach,
@@ -259,7 +259,7 @@ impl<'u> Emitter<'u> {
         }
     }
 
-    /// Returns a new name that neither the file nor the output contains.
+    /// Returns a new name that occurs neither in the file nor in the output.
     fn fresh(&mut self, base: &str) -> String {
         let mut name = base.to_owned();
         let mut number = 1;
@@ -270,8 +270,8 @@ impl<'u> Emitter<'u> {
         name
     }
 
-    /// Adds the copies of induction variables. Returns the statements that set them at the
-    /// beginning of a lookup.
+    /// Adds copies of induction variables. Returns the statements that set them when a lookup
+    /// begins.
     fn inductions(&mut self, header: &Header<'u>, context: &mut Context<'u>) -> Pass<Vec<String>> {
         let mut copies = Vec::new();
         for (id, induction) in &header.inductions {

@@ -1,7 +1,7 @@
-//! Sequences of statements. Markers that follow each other become one switch.
+//! Statement sequences. Consecutive markers become one switch.
 //!
-//! A marker prefetches its address at once. Its switch is delayed past statements that do not
-//! access memory, if another marker follows them. A loop that only marks has one switch after it.
+//! A marker prefetches its address at once. If another marker follows, its switch is delayed past
+//! statements that do not access memory. A loop that contains only markers has one switch after it.
 
 use super::{Context, Emitter, live};
 use crate::error::{Pass, refuse};
@@ -33,7 +33,7 @@ impl<'u> Emitter<'u> {
         Ok(text.join("\n"))
     }
 
-    /// Returns the number of statements at the beginning that share one switch after them.
+    /// Returns how many of the first statements share one switch after them.
     fn run(&self, all: &'u [Stmt], context: &Context<'u>) -> usize {
         if !all.first().is_some_and(|first| self.only_marks(first, context)) {
             return 0;
@@ -55,7 +55,7 @@ impl<'u> Emitter<'u> {
         live::switch(self.switches)
     }
 
-    /// Returns whether a statement prefetches and does nothing else, apart from its own variables.
+    /// Returns whether a statement only prefetches and changes its own variables.
     fn only_marks(&self, node: &'u Stmt, context: &Context<'u>) -> bool {
         match &node.kind {
             StmtKind::Expression(expression) => reach::is_marker_call(self.unit, expression.bare()),
@@ -66,7 +66,8 @@ impl<'u> Emitter<'u> {
         }
     }
 
-    /// Returns whether a loop only marks. Its addresses must not depend on marked memory.
+    /// Returns whether a loop contains only markers. Their addresses must not depend on marked
+    /// memory.
     fn is_marking_loop(&self, node: &'u Stmt, context: &Context<'u>) -> bool {
         let Some(body) = node.loop_body() else { return false };
         let all = match &body.kind {
@@ -118,7 +119,7 @@ impl<'u> Emitter<'u> {
         found
     }
 
-    /// Returns whether a statement accesses only local variables, so that a switch may follow it
+    /// Returns whether a statement accesses only local variables. A switch may then follow it
     /// instead of preceding it.
     fn is_light(&self, node: &'u Stmt, context: &Context<'u>) -> bool {
         if !matches!(node.kind, StmtKind::Declaration(_) | StmtKind::Expression(_) | StmtKind::Empty) {

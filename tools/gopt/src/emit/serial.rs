@@ -1,9 +1,9 @@
-//! `#pragma gopt serial`: lookups are interleaved up to the pragma, and the statements after it run
-//! in the order of the plain loop.
+//! `#pragma gopt serial`: lookups are interleaved up to the pragma. The statements after it run in
+//! the order of the plain loop.
 //!
 //! Each lookup has a ticket, its number in the order of the loop. At the pragma, the lookup saves
-//! its state in a ring. If its ticket is the next one, its last statements run, and those of all
-//! lookups that wait after it. Otherwise another lookup continues.
+//! its state in a ring. If its ticket is the next one, it runs its last statements, and then those
+//! of all waiting lookups that follow it. Otherwise, another lookup continues.
 
 use std::collections::BTreeMap;
 
@@ -13,7 +13,7 @@ use crate::error::{Pass, refuse};
 use crate::syntax::ast::{Stmt, StmtKind};
 use crate::syntax::walk::{self, Node};
 
-/// Number of lookups between the oldest unfinished one and the newest one, as C.
+/// Maximum distance between the oldest unfinished lookup and the newest one, as C code.
 pub(super) const RING: &str = "(4 * (GOPT_GROUP_MAX))";
 /// Number of the switch at the pragma.
 pub(super) const SWITCH: usize = 0;
@@ -47,7 +47,7 @@ fn statements(body: &Stmt) -> &[Stmt] {
 }
 
 impl<'u> Emitter<'u> {
-    /// Adds the ticket of a lookup. Returns the statements that set it.
+    /// Adds a ticket to each lookup. Returns the statements that set it.
     pub(super) fn ticket(&mut self) -> Vec<String> {
         if self.serial == Part::None {
             return Vec::new();
@@ -57,7 +57,7 @@ impl<'u> Emitter<'u> {
         vec![format!("{TICKET} = gopt_started++;")]
     }
 
-    /// Writes the pragma: the lookup waits until all earlier ones have ended.
+    /// Writes the pragma, at which a lookup waits until all earlier lookups have ended.
     pub(super) fn serial(&mut self, node: &'u Stmt, context: &Context<'u>) -> Pass<String> {
         let at = node.span.first;
         if self.serial != Part::Interleaved || context.copy > 0 || context.blocks.len() != 2 {
@@ -111,7 +111,7 @@ impl<'u> Emitter<'u> {
     }
 }
 
-/// Returns the C of the switch at the pragma. `save` and `load`: the saved variables.
+/// Returns C code for the switch at the pragma. `save` and `load` contain the saved variables.
 pub(super) fn switch(save: &str, load: &str, labels: &str) -> String {
     format!(
         "{save}gopt_ready[{TICKET} % {RING}] = 1; if ({TICKET} != gopt_serial) {{ goto {labels}done; }}\n\
@@ -120,7 +120,7 @@ pub(super) fn switch(save: &str, load: &str, labels: &str) -> String {
     )
 }
 
-/// Returns the C after the body of the loop, up to the label at the end of a lookup.
+/// Returns C code from the end of the loop body to the label at the end of a lookup.
 pub(super) fn end(body: &str, labels: &str) -> String {
     let skips = body.contains(&format!("goto {labels}skip;"));
     let label = if skips || body.contains(&format!("goto {labels}finish;")) {
@@ -143,7 +143,7 @@ pub(super) fn end(body: &str, labels: &str) -> String {
     text + &format!("{labels}done:;\nif (gopt_started - gopt_serial >= {RING}) {{\ngopt_begins++;\nGOPT_NEXT;\n}}\n")
 }
 
-/// Returns the declarations of the ring, apart from the struct of its elements. `skips`: whether
+/// Returns the ring declarations, apart from the struct of its elements. They depend on whether
 /// lookups end before the pragma.
 pub(super) fn declarations(body: &str, labels: &str) -> String {
     let skipped = if body.contains(&format!("goto {labels}skip;")) { ", gopt_skipped = 0" } else { "" };

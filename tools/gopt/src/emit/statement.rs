@@ -77,8 +77,8 @@ impl<'u> Emitter<'u> {
         Ok(if is_call { format!("{{ {before}}}") } else { format!("{{ {before}{text}; }}") })
     }
 
-    /// Writes an expression whose value is not used. Sums of signed integers that lookups share are
-    /// computed with unsigned integers.
+    /// Writes an expression with an unused value. Shared sums of signed integers are computed with
+    /// unsigned integers.
     pub(super) fn unused(&mut self, node: &'u Expr, context: &Context<'u>) -> Pass<String> {
         match &node.kind {
             ExprKind::Paren(inner) if self.has_signed_step(inner) => self.unused(inner, context),
@@ -107,7 +107,7 @@ impl<'u> Emitter<'u> {
         (node.span.first..node.span.end).any(|at| self.legal.signed_steps.contains(&at))
     }
 
-    /// Writes a sum of a signed integer. `operand`: text of the right side of `+=`.
+    /// Writes a sum of a signed integer. `operand` is the right side of `+=`.
     pub(super) fn signed_step(&mut self, node: &'u Expr, operand: &str, context: &Context<'u>) -> Pass<String> {
         let (target, sign, operand) = match &node.kind {
             ExprKind::Update { operator, operand, .. } => (operand, &operator[..1], "1".to_owned()),
@@ -156,13 +156,13 @@ impl<'u> Emitter<'u> {
         Ok(if before.is_empty() { text } else { format!("{{ {before}{text} }}") })
     }
 
-    /// Writes a statement in braces, because it may become several.
+    /// Writes a statement in braces, because it may become several statements.
     fn braced(&mut self, node: &'u Stmt, context: &mut Context<'u>) -> Pass<String> {
         let text = self.statement(node, context)?;
         Ok(if matches!(node.kind, StmtKind::Block(_)) { text } else { format!("{{ {text} }}") })
     }
 
-    /// Writes the body of a loop or switch. Returns the label of the loop, if `continue` uses it.
+    /// Writes a loop or switch body. Returns the loop label if `continue` uses it.
     fn body(&mut self, node: &'u Stmt, context: &mut Context<'u>, around: Around) -> Pass<(String, Option<String>)> {
         context.around.push(around);
         let text = self.braced(node, context);
@@ -286,8 +286,8 @@ impl<'u> Emitter<'u> {
         Ok(format!("{{ {before}{value} goto {}; }}", returns.label))
     }
 
-    /// Returns the new name of a label. Each copy has separate labels, because a function has a
-    /// single name space of labels.
+    /// Returns the new name of a label. Each copy has separate labels, because a function has one
+    /// label name space.
     fn label_text(&self, label: &str, context: &Context<'_>) -> String {
         format!("{}{label}_{}", self.labels_begin, context.copy)
     }

@@ -68,7 +68,7 @@ impl<'u> Emitter<'u> {
         )
     }
 
-    /// Returns a name for a variable or function of the file that a local variable hides.
+    /// Returns a name for a file-level variable or function that a local variable hides.
     fn file_name(&mut self, id: DeclId) -> String {
         if let Some(name) = self.file_names.get(&id) {
             return format!("(*{name})");
@@ -78,7 +78,7 @@ impl<'u> Emitter<'u> {
         format!("(*{name})")
     }
 
-    /// Returns the declarations of pointers to the hidden variables and functions of the file.
+    /// Returns declarations of pointers to hidden file-level variables and functions.
     pub(super) fn file_declarations(&self) -> String {
         let line = |(id, name): (&DeclId, &String)| {
             let original = &self.unit.declaration(*id).name;
@@ -87,10 +87,10 @@ impl<'u> Emitter<'u> {
         self.file_names.iter().map(line).collect()
     }
 
-    /// Returns the declaration of a variable of a type that can be assigned.
+    /// Returns a variable declaration with a type that supports assignment.
     pub(super) fn assignable(&mut self, ty: &Type, name: &str, at: usize, context: &Context<'u>) -> Pass<String> {
         let mut ty = ty.unqualified();
-        // Qualifiers of elements are those of the array, and `typedef` names may contain them.
+        // Element qualifiers are those of the array, and `typedef` names may contain them.
         if let Kind::Array { element, size } = &*ty.resolved().kind {
             let mut inner = element.clone();
             inner.constant = false;

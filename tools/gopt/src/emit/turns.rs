@@ -1,8 +1,8 @@
 //! The loop around a body, in which lookups begin, wait and continue.
 //!
 //! Each switch has a queue of waiting lookups. The loop processes a complete queue before the next
-//! one. All lookups of a queue continue at the same label, so the processor predicts the jump. When
-//! a lookup ends, the next one starts immediately.
+//! one. All lookups of a queue continue at the same label, so the processor can predict the jump.
+//! When a lookup ends, the next one starts immediately.
 
 use std::collections::BTreeSet;
 use std::fmt::Write as _;
@@ -137,7 +137,7 @@ impl Turns<'_, '_> {
         )
     }
 
-    /// Returns the declarations of the queues and of the structs of the lookups.
+    /// Returns the declarations of the queues and of the lookup structs.
     fn queues(&self) -> String {
         let mut text = String::new();
         let mut add = |line: std::fmt::Arguments<'_>| writeln!(text, "{line}").expect("writing to a String");
@@ -167,7 +167,7 @@ impl Turns<'_, '_> {
     }
 }
 
-/// Returns directives before and after expanded text, so that no identifier is expanded again.
+/// Returns directives around expanded text, so that no identifier is expanded again.
 fn protection(unit: &Unit, text: &str) -> (String, String) {
     let words = tokens(text);
     let names: BTreeSet<&str> = words.iter().filter(|word| word.is_identifier()).map(|word| word.text).collect();
@@ -183,8 +183,8 @@ fn protection(unit: &Unit, text: &str) -> (String, String) {
     (before, after)
 }
 
-/// Returns the selection of the next queue. It is the previous one in the order of the text, so
-/// that the lookups that started to wait last wait longest.
+/// Returns code that selects the next queue. It is the previous queue in text order, so that the
+/// lookups that started to wait last wait longest.
 fn choice(count: usize, labels: &str) -> String {
     let mut text = String::new();
     let mut add = |line: std::fmt::Arguments<'_>| writeln!(text, "{line}").expect("writing to a String");

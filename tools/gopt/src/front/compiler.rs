@@ -6,21 +6,21 @@ use std::process::{Command, Stdio};
 
 use crate::error::Error;
 
-/// C compiler of the user, and the flags with which it compiles the file.
+/// The user's C compiler, with the flags for the file.
 #[derive(Clone, Debug)]
 pub struct Compiler {
-    /// Program, such as `cc`, `gcc-12` or `clang`. Empty: the text is preprocessed already.
+    /// Program, such as `cc`, `gcc-12` or `clang`. It is empty for preprocessed text.
     pub program: String,
-    /// Flags. Flags for outputs, such as `-c` and `-o FILE`, are ignored.
+    /// Compiler flags. Output flags, such as `-c` and `-o FILE`, are ignored.
     pub flags: Vec<String>,
-    /// Folder in which the compiler runs. `None`: the current folder.
+    /// Folder in which the compiler runs. `None` selects the current folder.
     pub directory: Option<PathBuf>,
     /// Whether the text is C++ that is also C.
     pub cplusplus: bool,
 }
 
 impl Default for Compiler {
-    /// Returns the compiler that the environment variable `CC` names, or `cc`, without flags.
+    /// Returns the compiler from the environment variable `CC`, or `cc`, without flags.
     fn default() -> Self {
         let program = std::env::var("CC").ok().filter(|program| !program.trim().is_empty());
         Self {
@@ -32,13 +32,13 @@ impl Default for Compiler {
     }
 }
 
-/// Flags that are followed by a separate argument and do not affect the preprocessor.
+/// Flags that take a separate argument and do not affect the preprocessor.
 const IGNORED_WITH_ARGUMENT: &[&str] = &["-o", "-MF", "-MT", "-MQ", "-x", "-l", "-T", "-u", "-z", "-Xlinker"];
-/// Flags that would change the output of the preprocessor, or write other files.
+/// Flags that change the preprocessor output, or write other files.
 const IGNORED: &[&str] = &["-c", "-S", "-E", "-M", "-MM", "-MD", "-MMD", "-MP", "-MG", "-P", "-C", "-CC", "-pipe"];
 
 impl Compiler {
-    /// Returns no compiler, for a text that is preprocessed already.
+    /// Returns no compiler, for preprocessed text.
     #[must_use]
     pub fn none() -> Self {
         Self { program: String::new(), flags: Vec::new(), directory: None, cplusplus: false }
@@ -64,8 +64,7 @@ impl Compiler {
         kept
     }
 
-    /// Returns the text with its includes replaced by the included files, and with its macros not
-    /// yet expanded. Definitions of macros are kept.
+    /// Returns the text with included files and unexpanded macros. Macro definitions are kept.
     pub(super) fn flattened(&self, text: &str, folder: Option<&Path>) -> Result<(String, Flattened), Error> {
         let clang_first = self.program.contains("clang");
         let styles = [("-fdirectives-only", Flattened::All), ("-frewrite-includes", Flattened::FilesOnly)];
@@ -109,7 +108,8 @@ impl Compiler {
         let mut input = child.stdin.take();
         let output = std::thread::scope(|scope| {
             scope.spawn(move || {
-                // A compiler that ends early does not read its whole input. Its messages tell why.
+                // A compiler that ends early does not read its whole input. Its messages contain
+                // the reason.
                 input.as_mut().map(|input| input.write_all(text.as_bytes()))
             });
             child.wait_with_output()
@@ -127,6 +127,6 @@ impl Compiler {
 pub(super) enum Flattened {
     /// Includes and conditions are resolved. Predefined macros are included (gcc).
     All,
-    /// Includes are resolved. Conditions and macros of the command line are not (clang).
+    /// Includes are resolved, but conditions and command-line macros are not (clang).
     FilesOnly,
 }

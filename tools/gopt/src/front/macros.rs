@@ -1,4 +1,4 @@
-//! Definitions of macros in a flattened text, and the changes that keep markers visible.
+//! Macro definitions in a flattened text, and the changes that keep markers visible.
 
 use std::collections::BTreeMap;
 
@@ -16,7 +16,7 @@ pub(crate) struct Macro {
 /// Definitions at the end of a text, by name.
 pub(crate) type Macros = BTreeMap<String, Macro>;
 
-/// Identifier in front of a loop that a `foreach` macro expands to.
+/// Identifier before a loop to which a `foreach` macro expands.
 pub(super) const PROMISE: &str = "gopt_foreach_";
 
 /// Identifier in the head of a `foreach` that the file does not define.
@@ -25,8 +25,8 @@ pub(crate) const DECLARES: &str = "gopt_declares_";
 /// Name of the macro for batch loops.
 pub(crate) const FOREACH: &str = "foreach";
 
-/// Prepares a flattened text for expansion. Markers are no longer defined, so that their calls
-/// remain. The body of `foreach` begins with [`PROMISE`]. Returns the definitions as well.
+/// Prepares a flattened text for expansion. Removes the definitions of markers, so that their calls
+/// remain. The body of `foreach` then begins with [`PROMISE`]. Also returns the definitions.
 pub(super) fn prepared(flat: &str, markers: &[String]) -> (String, Macros) {
     let mut text = String::with_capacity(flat.len());
     let mut macros = Macros::new();
@@ -75,7 +75,7 @@ fn changed(directive: &str, markers: &[String], macros: &mut Macros) -> String {
     let body = body.join(" ");
     let result = if markers.iter().any(|marker| marker == name) {
         if takes_arguments && has_value(&body) {
-            // The marker is an expression with a value, which must remain.
+            // The marker is an expression whose value must remain.
             let names = parameters.replace("...", "__VA_ARGS__");
             format!("#define {name}({parameters}) (gopt_marker_({names}), {body}){}", blank())
         } else {
@@ -90,7 +90,7 @@ fn changed(directive: &str, markers: &[String], macros: &mut Macros) -> String {
     result
 }
 
-/// Returns whether the body of a marker is an expression with a value, and not a statement, a
+/// Returns whether a marker body is an expression with a value, rather than a statement, a
 /// prefetch, or nothing.
 fn has_value(body: &str) -> bool {
     let bare = body.replace(['(', ')', ' '], "");

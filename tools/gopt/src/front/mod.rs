@@ -1,4 +1,4 @@
-//! Front end: the user's compiler expands the text, and each token keeps its place in the source.
+//! Front end. The user's compiler expands the text, and each token keeps its place in the source.
 //!
 //! 1. `places` puts identifiers into the source that name byte offsets.
 //! 2. The compiler replaces includes by the included files.
@@ -33,11 +33,11 @@ pub(crate) struct Tok {
     file: u16,
     /// Whether the token is from a header of the system.
     pub(crate) system: bool,
-    /// Whether a `foreach` macro expands to the loop that begins here.
+    /// Whether a loop from a `foreach` macro begins here.
     pub(crate) promise: bool,
     /// Byte offset in the source, if a statement or declaration may begin here.
     pub(crate) from: Option<u32>,
-    /// Byte offset in the source after this token, if a statement may end here.
+    /// Byte offset after this token in the source, if a statement may end here.
     pub(crate) to: Option<u32>,
 }
 
@@ -226,8 +226,8 @@ impl Expanded {
         Refusal { file: file.to_owned(), line, expansion: self.expansion(at), reason: fault.reason.clone() }
     }
 
-    /// Returns the macro whose expansion contains a token, if the line of the source does not
-    /// contain the token itself.
+    /// Returns the macro from which a token comes. If the source line contains the token itself,
+    /// returns `None`.
     fn expansion(&self, at: usize) -> Option<String> {
         let token = self.tokens.get(at).filter(|token| token.file == 0)?;
         let line = self.source.lines().nth(token.line.max(1) as usize - 1)?;
@@ -269,7 +269,7 @@ impl<'a> LineMarker<'a> {
     }
 }
 
-/// Replaces the name of the compiler's standard input in messages.
+/// Replaces the compiler's name for standard input in messages.
 fn renamed(error: Error, name: &str) -> Error {
     match error {
         Error::Compiler(message) => Error::Compiler(message.replace("<stdin>", name)),

@@ -1,4 +1,4 @@
-//! Identifiers in the source that name byte offsets, and survive the preprocessor.
+//! Identifiers that mark byte offsets in the source and survive the preprocessor.
 //!
 //! `gopt_from_N_` precedes a token that may begin a statement or a declaration. `gopt_to_N_`
 //! follows a token that may end one. N is the byte offset in the source.

@@ -7,7 +7,7 @@ use crate::syntax::Unit;
 use crate::syntax::ast::{DeclId, Expr, ExprKind, Initializer, Stmt, StmtKind};
 use crate::syntax::walk::{self, Node};
 
-/// Result of the analysis of a file, which does not follow the order of statements.
+/// Analysis result for a file, independent of statement order.
 pub(super) struct Loaded {
     variables: BTreeSet<DeclId>,
     /// Functions that loops call, with their callees.
@@ -106,7 +106,7 @@ impl Loaded {
         }
     }
 
-    /// Returns whether the value of an expression comes from memory, other than local variables.
+    /// Returns whether an expression's value comes from memory other than local variables.
     pub(super) fn is_loaded(&self, unit: &Unit, node: &Expr) -> bool {
         match &node.kind {
             ExprKind::Name(id) => self.variables.contains(id),

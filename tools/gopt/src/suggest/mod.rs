@@ -1,8 +1,9 @@
-//! Proposals for markers: accesses in loops whose address depends on another access.
+//! Proposes markers for loop accesses whose address depends on another access.
 //!
 //! `loaded` finds the variables whose value comes from memory. This module walks the statements,
 //! and proposes a marker before the first access to each address that depends on such a variable.
-//! An access in a condition that is evaluated again, or only sometimes, gets its marker in place.
+//! In a condition that is evaluated repeatedly or only sometimes, the marker is at the access
+//! itself.
 
 mod loaded;
 mod patch;
@@ -18,7 +19,7 @@ use crate::syntax::ast::{DeclId, Expr, ExprKind, Stmt, StmtKind};
 use crate::syntax::walk::{self, Node};
 use loaded::Loaded;
 
-/// Size below which an array stays in the first caches, in bytes.
+/// Size in bytes below which an array stays in the first caches.
 const SMALL: u64 = 32 << 10;
 
 /// Place of a marker.
@@ -26,7 +27,7 @@ const SMALL: u64 = 32 << 10;
 pub(crate) enum Site {
     /// Before the statement that begins at a token.
     Before(usize),
-    /// In place of an expression: its first token and the token after it.
+    /// In place of an expression, from its first token to the token after it.
     Inside(usize, usize),
 }
 
@@ -55,7 +56,7 @@ struct Finder<'u> {
     function: DeclId,
 }
 
-/// Returns proposals for all functions of the file, in the order of the text.
+/// Returns the proposals for all functions of a file in text order.
 pub(crate) fn proposals(unit: &Unit) -> Vec<Proposal> {
     let functions: Vec<DeclId> = unit
         .functions
@@ -77,7 +78,7 @@ pub(crate) fn proposals(unit: &Unit) -> Vec<Proposal> {
 }
 
 impl<'u> Finder<'u> {
-    /// Walks a statement. `before`: token before which a marker may be written. `repeated`: whether
+    /// Walks a statement. `before` is the token that a marker may precede. `repeated` tells whether
     /// the statement is part of a loop.
     fn statement(&mut self, node: &'u Stmt, before: Option<usize>, repeated: bool) {
         match &node.kind {
@@ -108,7 +109,7 @@ impl<'u> Finder<'u> {
         }
     }
 
-    /// Walks a part that may not be executed. Its markers do not cover later statements.
+    /// Walks a part that may not run. Its markers do not cover later statements.
     fn branch(&mut self, node: &'u Stmt, repeated: bool) {
         let known = self.known.clone();
         self.statement(node, None, repeated);
@@ -177,7 +178,7 @@ impl<'u> Finder<'u> {
         }
     }
 
-    /// Returns the address of an access whose address depends on memory.
+    /// Returns the address of an access, if this address depends on memory.
     fn address(&self, node: &'u Expr) -> Option<String> {
         let text = |one: &Expr| self.unit.expanded.words(one.span.first, one.span.end);
         let (address, depends) = match &node.kind {
@@ -225,7 +226,7 @@ fn names(unit: &Unit, node: &Expr) -> BTreeSet<DeclId> {
     found
 }
 
-/// Returns whether an expression changes anything or calls a function that may.
+/// Returns whether an expression changes anything, or calls a function that may.
 fn has_effect(unit: &Unit, node: &Expr) -> bool {
     let mut found = false;
     walk::expression(unit, node, &mut |node| {

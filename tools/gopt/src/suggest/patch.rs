@@ -29,8 +29,8 @@ pub(crate) struct Marked {
     changes: BTreeMap<usize, Change>,
 }
 
-/// Writes proposals into the source. One that the text does not show, such as in a macro, is left
-/// out.
+/// Writes proposals into the source. Omits a proposal whose place is not visible in the source,
+/// such as in a macro.
 pub(crate) fn marked(unit: &Unit, proposals: &[Proposal]) -> Marked {
     let expanded = &unit.expanded;
     let lines: Vec<&str> = expanded.source.lines().collect();
@@ -91,7 +91,7 @@ fn after_includes(lines: &[&str]) -> usize {
     lines.iter().rposition(is_include).map_or(0, |last| last + 1)
 }
 
-/// Returns the only place of some words in a line, outside of markers.
+/// Returns the only occurrence of some words in a line, outside markers.
 fn only_place(line: &str, wanted: &[&str]) -> Option<(usize, usize)> {
     let words = lexer::tokens(line);
     let at = |index: usize| {

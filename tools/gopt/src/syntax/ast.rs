@@ -134,8 +134,8 @@ pub(crate) enum ExprKind {
     SizeOf(Option<Box<Expr>>),
     /// Statement expression.
     Statement(Box<Stmt>),
-    /// `_Generic` and builtins with types as arguments. Their operands are not evaluated, or have
-    /// no side effects.
+    /// `_Generic` and builtins with type arguments. Their operands are not evaluated, or have no
+    /// side effects.
     Opaque(Vec<Expr>),
     /// `&&label`.
     LabelAddress,
@@ -224,8 +224,8 @@ impl Expr {
         }
     }
 
-    /// Returns the direct subexpressions, in order. A statement expression has no
-    /// direct subexpressions.
+    /// Returns the direct subexpressions in order. A statement expression has no direct
+    /// subexpressions.
     pub(crate) fn parts(&self) -> Vec<&Self> {
         match &self.kind {
             ExprKind::Paren(one)
@@ -250,8 +250,8 @@ impl Expr {
         }
     }
 
-    /// Returns the value of an integer constant expression, as far as it consists of numbers,
-    /// characters and operators.
+    /// Returns the value of an integer constant expression that consists of numbers, characters and
+    /// operators.
     pub(crate) fn constant(&self) -> Option<i128> {
         match &self.kind {
             ExprKind::Number(value) => *value,
@@ -333,7 +333,7 @@ impl Stmt {
         }
     }
 
-    /// Returns the expressions of the statement itself, in order. Initialisers are left out.
+    /// Returns the expressions of the statement itself in order, without initialisers.
     pub(crate) fn expressions(&self) -> Vec<&Expr> {
         match &self.kind {
             StmtKind::Expression(one)

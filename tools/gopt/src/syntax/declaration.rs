@@ -9,7 +9,7 @@ use super::{Function, Unit, Unparsed};
 use crate::error::{Pass, refuse};
 
 impl Unit {
-    /// Parses all external declarations. One that cannot be parsed is skipped.
+    /// Parses all external declarations. Skips declarations that it cannot parse.
     pub(super) fn file(&mut self) {
         while self.at < self.expanded.tokens.len() {
             let first = self.at;
@@ -107,7 +107,7 @@ impl Unit {
         }
     }
 
-    /// Parses one declarator of a declaration, with its initialiser or body.
+    /// Parses one declarator, with its initialiser or body.
     fn init_declarator(&mut self, specifiers: &Specifiers, first: usize, may_define: bool) -> Pass<DeclId> {
         self.last_parameters = None;
         let base = specifiers.ty.clone().unwrap_or_else(Type::int);
@@ -127,7 +127,7 @@ impl Unit {
         }
         let is_function = found_type.is_function();
         let kind = self.kind_of(specifiers, is_function);
-        // All declarations of a function or variable of the file are one.
+        // All file-level declarations of one name are the same declaration.
         let of_file = is_function || matches!(kind, DeclKind::Variable(Storage::Global));
         let known = of_file.then(|| self.named(&name)).flatten();
         let known = known.filter(|id| self.declaration(*id).kind == kind);
@@ -196,7 +196,7 @@ impl Unit {
         Ok(id)
     }
 
-    /// Parses the declarations of parameters between a declarator and a body (C before 1989).
+    /// Parses the parameter declarations between a declarator and a body (C before 1989).
     fn old_style_parameters(&mut self, parameters: &[DeclId]) -> Pass<()> {
         while self.word() != "{" {
             let specifiers = self.specifiers()?;

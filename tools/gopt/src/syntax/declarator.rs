@@ -43,7 +43,8 @@ impl Unit {
             }
         }
         if self.word() == "(" && self.is_nested() {
-            // The inner declarator applies to the type with the suffixes behind the parentheses.
+            // The inner declarator applies to the type after the suffixes that follow the
+            // parentheses.
             let inside = self.at + 1;
             self.skip_group()?;
             let ty = self.suffixes(ty)?;
@@ -62,7 +63,7 @@ impl Unit {
         Ok(Declared { name, ty, attributes })
     }
 
-    /// Returns whether a parenthesis encloses a declarator, and not parameters.
+    /// Returns whether a parenthesis encloses a declarator rather than parameters.
     fn is_nested(&self) -> bool {
         let next = self.at + 1;
         match self.expanded.word(next) {

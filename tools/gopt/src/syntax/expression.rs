@@ -7,7 +7,7 @@ use super::types::{Kind as TypeKind, Type};
 use crate::error::Pass;
 use crate::lexer::Kind;
 
-/// Binary operators with their precedence. A higher one binds stronger.
+/// Binary operators with their precedence. Higher numbers bind more tightly.
 const BINARY: &[(&str, u8)] = &[
     ("||", 1),
     ("&&", 2),
@@ -380,7 +380,7 @@ impl Unit {
             || self.expanded.cplusplus && matches!(word, "new" | "delete" | "this" | "throw" | "co_await" | "operator")
     }
 
-    /// Parses a `_Generic` selection. Its type is that of the selected expression.
+    /// Parses a `_Generic` selection, which has the type of the selected expression.
     fn generic(&mut self) -> Pass<Expr> {
         let first = self.at;
         self.at += 1;
@@ -406,7 +406,7 @@ impl Unit {
     }
 }
 
-/// Returns the value of a statement expression: its last statement.
+/// Returns the value of a statement expression, which is its last statement.
 pub(crate) fn value_of(block: &super::ast::Stmt) -> Option<&Expr> {
     use super::ast::StmtKind;
     match &block.kind {

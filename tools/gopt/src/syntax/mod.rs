@@ -1,6 +1,6 @@
 //! Parser for expanded C11 with the GNU extensions.
 //!
-//! Declarations of the file are parsed first. Bodies of functions are parsed on demand, because
+//! It first parses the file-level declarations. It parses function bodies on demand, because
 //! headers contain many functions that no lookup calls.
 
 pub(crate) mod ast;
@@ -36,7 +36,7 @@ pub(crate) struct Function {
     /// Whole definition.
     pub(crate) span: Span,
     pub(crate) body_span: Span,
-    /// Body, or the reason why it could not be parsed. `None` until it is needed.
+    /// Body, or the reason why it could not be parsed. It is `None` until it is needed.
     pub(crate) body: Option<Pass<Stmt>>,
 }
 
@@ -76,7 +76,7 @@ pub(crate) struct Unit {
     at: usize,
     /// Blocks around the current token, from the file inwards.
     scopes: Vec<Scope>,
-    /// Parameters of the function declarator that was parsed last, and whether it is variadic.
+    /// Parameters of the last parsed function declarator, and whether it is variadic.
     last_parameters: Option<(Vec<DeclId>, bool)>,
     types: usize,
 }
@@ -102,7 +102,7 @@ impl Unit {
         unit
     }
 
-    /// Parses a block of generated text. `types` are the names of types.
+    /// Parses a block of generated text. `types` contains type names.
     pub(crate) fn fragment(expanded: Expanded, types: &[String]) -> Pass<(Self, Stmt)> {
         let mut unit = Self {
             expanded,
@@ -208,7 +208,7 @@ impl Unit {
         if self.accept(word) { Ok(()) } else { self.unexpected(&format!("{word} is expected")) }
     }
 
-    /// Refuses the current token. Names C++ as the reason, where it is one.
+    /// Refuses the current token. If it begins a C++ construct, names C++ as the reason.
     fn unexpected<T>(&self, expected: &str) -> Pass<T> {
         if let Some(found) = self.cplusplus() {
             return refuse(self.at, format!("this is C++ that is not C ({found}): move the lookups to a C file"));
@@ -261,7 +261,7 @@ impl Unit {
         Span { first, end: self.at }
     }
 
-    /// Skips a group in parentheses, brackets or braces, which begins at the current token.
+    /// Skips a group in parentheses, brackets or braces that begins at the current token.
     fn skip_group(&mut self) -> Pass<()> {
         let begin = self.at;
         let mut depth = 0_u32;

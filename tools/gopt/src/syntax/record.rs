@@ -38,7 +38,8 @@ impl Unit {
         Ok(Type::new(Kind::Record(record)))
     }
 
-    /// Returns the record of a tag. `declares`: a new one, unless the block has one without fields.
+    /// Returns the record of a tag. If `declares` is true, creates a new record, unless the block
+    /// has one without fields.
     fn tagged_record(&mut self, tag: Option<String>, is_union: bool, declares: bool) -> Rc<Record> {
         if let Some(name) = &tag {
             let own = self.scopes.last().and_then(|scope| scope.tags.get(name)).cloned();

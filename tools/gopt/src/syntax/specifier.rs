@@ -210,7 +210,7 @@ impl Unit {
         Ok(found)
     }
 
-    /// Parses attributes after a declarator. Skips the assembler name.
+    /// Parses attributes after a declarator, and skips the assembler name.
     pub(super) fn trailing_attributes(&mut self) -> Pass<Vec<Span>> {
         let mut found = Vec::new();
         loop {
@@ -240,7 +240,7 @@ impl Unit {
         attributes.iter().any(|span| (span.first..span.end).any(|at| names.contains(&self.expanded.word(at))))
     }
 
-    /// Returns whether attributes say that a function has no side effects.
+    /// Returns whether attributes state that a function has no side effects.
     pub(super) fn says_pure(&self, attributes: &[Span]) -> bool {
         self.says(attributes, &["pure", "__pure__", "const", "__const__", "__const"])
     }

@@ -198,8 +198,8 @@ impl Unit {
         Ok(StmtKind::For(Box::new(ForLoop { first, condition, step, body, promise })))
     }
 
-    /// Completes the head of a `foreach` that the file does not define. As in the paper, its index
-    /// counts from 0. The index is an `int`, unless a variable of this name is in scope.
+    /// Completes the head of a `foreach` that the file does not define. As in the paper, the index
+    /// counts from 0. It is an `int`, unless a variable of this name is in scope.
     fn default_foreach(&mut self) {
         if self.word() == DECLARES {
             let known = self.lookup(self.peek(1)).is_some();

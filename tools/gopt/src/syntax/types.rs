@@ -17,7 +17,7 @@ pub(crate) struct Type {
 #[derive(Debug)]
 pub(crate) enum Kind {
     Void,
-    /// Integer type, by its canonical name. `rank` orders them by width.
+    /// Integer type with its canonical name. `rank` orders integer types by width.
     Integer {
         name: &'static str,
         signed: bool,
@@ -51,7 +51,7 @@ pub(crate) enum Kind {
     Unknown(String),
 }
 
-/// Struct or union. Two records are equal if they are the same object.
+/// Struct or union. Two records are equal only if they are the same object.
 #[derive(Debug)]
 pub(crate) struct Record {
     pub(crate) number: usize,
@@ -85,7 +85,7 @@ pub(crate) struct Field {
     pub(crate) attributes: Vec<Span>,
 }
 
-/// Integer types, from the narrowest: name, signedness and rank.
+/// Integer types, narrowest first, with name, signedness and rank.
 const INTEGERS: &[(&str, bool, u8)] = &[
     ("_Bool", false, 0),
     ("char", true, 1),
@@ -131,7 +131,7 @@ impl Type {
         Self::new(Kind::Pointer(target))
     }
 
-    /// Returns the type behind `typedef` names. Qualifiers of all levels are joined.
+    /// Returns the type behind `typedef` names, with the qualifiers of all levels.
     pub(crate) fn resolved(&self) -> Self {
         let mut found = self.clone();
         while let Kind::Named { target, .. } = &*found.kind.clone() {
@@ -157,7 +157,7 @@ impl Type {
         Self { kind: Rc::clone(&self.kind), constant: false, volatile: false, atomic: false }
     }
 
-    /// Returns the type of an expression that names a value of this type: arrays and functions
+    /// Returns the type of an expression that names a value of this type. Arrays and functions
     /// become pointers.
     pub(crate) fn decayed(&self) -> Self {
         match &*self.resolved().kind {
@@ -182,7 +182,7 @@ impl Type {
         }
     }
 
-    /// Returns the result of a function, or of a pointer to a function.
+    /// Returns the result type of a function, or of a function behind a pointer.
     pub(crate) fn result(&self) -> Option<Self> {
         match &*self.resolved().kind {
             Kind::Function { result, .. } => Some(result.clone()),
@@ -277,7 +277,7 @@ impl Type {
 }
 
 impl Record {
-    /// Returns the type of a field, also of a field in an anonymous record.
+    /// Returns the type of a field. The field may also be in an anonymous record.
     pub(crate) fn field(&self, name: &str) -> Option<Type> {
         for field in self.fields.borrow().iter() {
             match &field.name {

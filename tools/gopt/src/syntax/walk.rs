@@ -1,4 +1,4 @@
-//! Visits all nodes of a tree, also those in initialisers and statement expressions.
+//! Visits all nodes of a tree, including those in initialisers and statement expressions.
 
 use super::Unit;
 use super::ast::{Expr, ExprKind, Initializer, Stmt, StmtKind};
@@ -11,8 +11,8 @@ pub(crate) enum Node<'u> {
     Expr(&'u Expr),
 }
 
-/// Visits a statement and its parts in the order of the text. If `visit` returns false, the parts
-/// of a node are skipped. Operands of `sizeof` are not visited.
+/// Visits a statement and its parts in text order. If `visit` returns false, the parts of a node
+/// are skipped. Operands of `sizeof` are not visited.
 pub(crate) fn statement<'u>(unit: &'u Unit, node: &'u Stmt, visit: &mut dyn FnMut(Node<'u>) -> bool) {
     if !visit(Node::Stmt(node)) {
         return;
@@ -75,7 +75,7 @@ fn sizes<'u>(unit: &'u Unit, ty: &'u Type, visit: &mut dyn FnMut(Node<'u>) -> bo
     }
 }
 
-/// Returns the expressions of a statement itself, also those of its initialisers.
+/// Returns the expressions of a statement itself, including those in initialisers.
 pub(crate) fn own_expressions<'u>(unit: &'u Unit, node: &'u Stmt) -> Vec<&'u Expr> {
     let mut found = node.expressions();
     if let StmtKind::Declaration(declaration) = &node.kind {
