@@ -1,7 +1,8 @@
 //! `cargo xtask msrv`: the oldest supported Rust version (`rust-version` in Cargo.toml).
 //!
 //! Clippy's `incompatible_msrv` lint checks the use of the standard library in this workspace. This
-//! command checks the dependencies, and builds with the oldest version if rustup has installed it.
+//! command checks the dependencies. If rustup has installed the oldest version, it also builds with
+//! this version.
 
 use std::path::Path;
 use std::process::{Command, Stdio};
@@ -49,7 +50,7 @@ fn oldest(metadata: &Value) -> Result<String, String> {
         .ok_or_else(|| "Cargo.toml has no rust-version for the package godwit".to_owned())
 }
 
-/// Returns each dependency that declares a newer `rust-version`, as `name version (rust-version)`.
+/// Returns each dependency with a newer `rust-version`, as `name version (rust-version)`.
 fn newer_dependencies(metadata: &Value, oldest: &str) -> Vec<String> {
     let limit = parts(oldest);
     let newer = |package: &&Value| package["rust_version"].as_str().is_some_and(|needed| parts(needed) > limit);
@@ -64,8 +65,7 @@ fn packages(metadata: &Value) -> impl Iterator<Item = &Value> {
     metadata["packages"].as_array().into_iter().flatten()
 }
 
-/// Splits a version such as `1.88` or `1.88.0` into three numbers, so that versions compare by
-/// value.
+/// Splits a version such as `1.88` or `1.88.0` into three numbers, which compare by value.
 fn parts(version: &str) -> [u32; 3] {
     let mut numbers = version.split('.').map(|part| part.parse().unwrap_or(0));
     [0; 3].map(|zero| numbers.next().unwrap_or(zero))

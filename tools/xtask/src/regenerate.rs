@@ -1,9 +1,9 @@
-//! `cargo xtask regenerate`: writes the pages that are generated from code and from stored results.
+//! `cargo xtask regenerate`: writes the pages that depend on code or on stored results.
 
 use std::path::Path;
 use std::process::Command;
 
-/// Cargo commands that write the pages, with the environment variable that allows writing.
+/// Cargo commands that write the pages. Each has an environment variable that allows writing.
 const STEPS: &[(&str, &[&str])] = &[
     ("docs/counters.md", &["test", "--quiet", "--locked", "-p", "godwit", "--test", "documents"]),
     ("docs/benchmarks/", &["run", "--quiet", "--locked", "-p", "godwit", "--", "bench", "report"]),

@@ -15,7 +15,7 @@ const NOT_IMPERATIVE: [&str; 2] = ["ed", "ing"];
 const EXCEPTIONS: &[&str] = &["Embed", "Feed", "Need", "Seed", "Shed", "Speed", "Bring", "Ring", "String", "Ping"];
 
 pub(super) fn check(root: &Path) -> Vec<Problem> {
-    // A shallow clone may lack the base commit. Its commits are then not checked.
+    // A shallow clone may lack the base commit. The check then skips its commits.
     let Some(log) = git(root, &["log", "--no-merges", "--format=%h%x1f%s%x1f%b%x1e", &format!("{BASE}..HEAD")]) else {
         println!("skipped: tidy commit messages (the history does not reach {BASE})");
         return Vec::new();

@@ -1,4 +1,4 @@
-//! Rule for the header of each decision: number and title, date, status, against, instead of.
+//! Rule for decision headers: number and title, date, status, against, instead of.
 
 use super::Problem;
 use super::files::Tree;

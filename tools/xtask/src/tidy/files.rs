@@ -6,8 +6,8 @@ use std::path::Path;
 
 use super::git;
 
-/// Folders whose text is data, not prose: fuzz corpora, bad configurations with their expected
-/// errors, the frozen notebook, benchmark results.
+/// Folders whose text is data rather than prose: fuzz corpora, bad configurations with their
+/// expected errors, the frozen notebook, and benchmark results.
 const DATA: &[&str] = &["fuzz/corpus/", "tests/bad-config/", "docs/notebook/", "bench/results/"];
 /// Extensions of source files with `//` or `/* */` comments.
 const SOURCES: &[&str] = &["rs", "c", "h", "cl", "cu", "cpp", "cc"];
@@ -29,7 +29,7 @@ pub(super) struct File {
     pub(super) text: String,
 }
 
-/// Paths of all files that git does not ignore, and the text of the files that contain prose.
+/// Paths of all files that git does not ignore, and the text of files with prose.
 pub(super) struct Tree {
     paths: BTreeSet<String>,
     files: Vec<File>,
@@ -72,7 +72,7 @@ impl Tree {
         self.files.iter().find(|file| file.path == path).map(|file| file.text.as_str())
     }
 
-    /// Returns whether `path` is a file or a folder that contains files.
+    /// Returns whether `path` is a file, or a folder that contains files.
     pub(super) fn exists(&self, path: &str) -> bool {
         let folder = format!("{}/", path.trim_end_matches('/'));
         self.paths.contains(path)

@@ -1,4 +1,4 @@
-//! Rule for relative links of Markdown files: the file and the heading exist.
+//! Rule for relative Markdown links: the file and the heading exist.
 
 use super::Problem;
 use super::files::{File, Tree};

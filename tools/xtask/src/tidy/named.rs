@@ -8,19 +8,19 @@ use super::Problem;
 use super::files::{Kind, Tree};
 use super::prose::{code_spans, lines};
 
-/// Form of a path: a folder and a file with a known extension, or a folder that ends in a slash.
+/// Matches a path: a folder and a file with a known extension, or a folder that ends in a slash.
 static PATH: LazyLock<Regex> = LazyLock::new(|| {
     Regex::new(
         r"^(?:\.\./)*[a-z0-9_.-]+/(?:[A-Za-z0-9_.-]+/)*(?:[A-Za-z0-9_-]+\.(?:rs|h|c|cl|cu|cc|cpp|md|toml|sh|py))?$",
     )
     .unwrap()
 });
-/// Top-level folders of the repository. Other paths are on the reader's machine and are not
+/// Top-level folders of the repository. Other paths are on the reader's machine, so they are not
 /// checked.
 const TOP: &[&str] =
     &["bench", "contrib", "crates", "docs", "examples", "fuzz", "kernels", "scripts", "tests", "tools"];
 
-/// Placeholders in paths, such as `crates/CRATE/src/fuzz.rs`. Paths that contain one are not
+/// Placeholders in paths, such as `crates/CRATE/src/fuzz.rs`. Paths with a placeholder are not
 /// checked.
 const PLACEHOLDERS: &[&str] = &["NAME", "CRATE"];
 
@@ -55,7 +55,7 @@ fn is_missing(tree: &Tree, file: &str, path: &str) -> bool {
     !from_file && !in_crate(tree, file, path) && !tree.exists(path.trim_end_matches('/'))
 }
 
-/// Returns whether `path` exists relative to one of the folders above `file`.
+/// Returns whether `path` exists in one of the folders above `file`.
 fn in_crate(tree: &Tree, file: &str, path: &str) -> bool {
     let folders = file.match_indices('/').map(|(end, _)| &file[..end]);
     folders
@@ -83,8 +83,8 @@ fn is_missing_command(tree: &Tree, span: &str) -> bool {
     }
 }
 
-/// Resolves `path`, which is relative to the folder of `file`, to a path from the root. Returns
-/// `None` if it leaves the repository.
+/// Resolves `path` relative to the folder of `file`. Returns the path from the root, or `None` if
+/// `path` leaves the repository.
 pub(super) fn resolve(file: &str, path: &str) -> Option<String> {
     let mut parts: Vec<&str> = file.split('/').collect();
     parts.pop();

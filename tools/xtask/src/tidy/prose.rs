@@ -1,4 +1,4 @@
-//! Prose of a file: comments of sources and scripts, and the text of Markdown outside code blocks.
+//! Prose of a file: comments in sources and scripts, and Markdown text outside code blocks.
 
 use std::sync::LazyLock;
 
@@ -44,7 +44,7 @@ fn comment<'a>(form: &Regex, line: &'a str) -> Option<&'a str> {
     form.captures(line).and_then(|captures| captures.get(1)).map(|text| text.as_str())
 }
 
-/// Returns `text` without its code spans, so that rules about words do not see identifiers.
+/// Removes code spans from `text`, so that rules about words do not see identifiers.
 pub(super) fn without_code(text: &str) -> String {
     let is_prose = |(index, part): (usize, &'_ str)| if index % 2 == 0 { part.to_owned() } else { String::new() };
     text.split('`').enumerate().map(is_prose).collect()

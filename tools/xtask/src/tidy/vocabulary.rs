@@ -1,4 +1,4 @@
-//! Rule for `docs/words.md`: each word is defined once, and their number is limited.
+//! Rule for `docs/words.md`: each word is defined once, and the number of words is limited.
 
 use std::collections::BTreeSet;
 

@@ -6,8 +6,8 @@ use super::prose::lines;
 
 /// Maximum width of a comment, in columns.
 const COMMENT_COLUMNS: usize = 100;
-/// Maximum width of Markdown, in columns. Rows of tables and images cannot be wrapped and are
-/// exempt.
+/// Maximum width of Markdown, in columns. Table rows and images are exempt, because they cannot be
+/// wrapped.
 const MARKDOWN_COLUMNS: usize = 120;
 /// Maximum length of a source file, in lines.
 const SOURCE_LINES: usize = 600;
