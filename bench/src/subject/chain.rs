@@ -209,7 +209,7 @@ impl ChainBench<'_> {
         progress: &mut Progress<'_>,
     ) -> Result<Vec<Row>, Error> {
         let make = |device: &str, feed: &Feed| {
-            // On the CPU, it costs nothing that chunks return to the host after each function.
+            // On the CPU, returning chunks to the host after each function costs nothing.
             let by = if is_synchronous(device) { By::Host } else { By::Device };
             let chain = variant.chain.clone().map(|chain| Chain { by, ..chain });
             let flow = self.flow(device, feed, &Variant { chain, ..*variant }, size)?;

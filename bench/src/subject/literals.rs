@@ -26,7 +26,7 @@ use crate::run::row::{Details, Row};
 const PACKET_BYTES: usize = 1408;
 /// The same, as a frame size.
 const PACKET_SIZE: Size = Size::Bytes(PACKET_BYTES as u16);
-/// Minimum pattern length. Shorter patterns belong to no fast set of real rules.
+/// Minimum pattern length. Fast pattern sets of real rules contain no shorter patterns.
 const PATTERN_BYTES_MIN: usize = 4;
 /// Text with the language of web pages and programs. The second half is for training, and the first
 /// half is searched.

@@ -60,7 +60,7 @@ pub(super) struct Built {
     /// Name in configurations.
     pub(super) name: String,
     pub(super) kind: &'static str,
-    /// Configuration keys. A file that they name contains only its first line.
+    /// Configuration keys. The file that they name is truncated to its first line.
     stanza: String,
     pub(super) function: Arc<dyn Function>,
     /// File that `stanza` names. It must exist while the engine reads the configuration.

@@ -236,8 +236,8 @@ impl<'a> Gateway<'a> {
         let prefix_bits = 24 - self.associations.sas.ilog2();
         let size_text = size.configured();
         // In timed runs, the cores write no payload, because a NIC would. Payload writes slow down
-        // the copies to a device. On an H200 with 16 cores, they fall from 48 to 39 GB/s each way
-        // while the cores write 25.6 million frames of 1408 bytes per second.
+        // the copies to a device. On an H200 with 16 cores, the copy rate falls from 48 to 39 GB/s
+        // each way while the cores write 25.6 million frames of 1408 bytes per second.
         let (count, digest, payload) = match packets {
             Some(packets) => (packets, true, "zero"),
             None => (0, false, "stale"),
