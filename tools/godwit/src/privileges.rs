@@ -47,7 +47,7 @@ fn give_up_programs() {
     // The call fails only on kernels before Linux 3.5.
     let _ = prctl::set_no_new_privs();
     for capability in caps::all() {
-        // Without CAP_SETPCAP, the set stays. The flag above has the same effect.
+        // This fails without CAP_SETPCAP, but no_new_privs has the same effect.
         let _ = caps::drop(None, CapSet::Bounding, capability);
     }
 }

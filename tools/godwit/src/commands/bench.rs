@@ -20,8 +20,7 @@ pub(crate) struct Arguments {
     /// Bench to run. `list` prints all benches, `all` runs the suite, and `report` writes the page
     /// of results from stored rows.
     name: String,
-    /// Device: cpu, opencl:0, cuda:0. Several devices at once, if the bench supports it:
-    /// cuda:0,cuda:1.
+    /// Device: cpu, opencl:0, cuda:0. Some benches measure several devices at once: cuda:0,cuda:1.
     #[arg(long, value_name = "D")]
     device: Option<String>,
     /// Implementation on the CPU: ref, scalar, gopt or native; all for functions alone.
@@ -40,10 +39,10 @@ pub(crate) struct Arguments {
     /// Write the rows as JSON; - is standard output.
     #[arg(long, value_name = "FILE")]
     json: Option<PathBuf>,
-    /// Store the rows with a description of the machine in DIR/MACHINE/DATE-COMMIT.json.
+    /// Store the rows and a machine description in DIR/MACHINE/DATE-COMMIT.json.
     #[arg(long, value_name = "DIR")]
     record: Option<PathBuf>,
-    /// Name of the machine in the record. Default: derived from its cores, CPU and GPU.
+    /// Machine name in the record. Default: derived from the cores, CPU and GPU.
     #[arg(long, value_name = "NAME", requires = "record")]
     machine: Option<String>,
     /// Folder of stored rows that `report` reads.

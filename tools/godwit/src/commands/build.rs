@@ -7,12 +7,12 @@ use clap::Args;
 use crate::failure::Failure;
 use crate::output;
 
-/// Compile a function of your own to a package, for machines without a C compiler.
+/// Compile your own function to a package, for machines without a C compiler.
 #[derive(Args)]
 pub(crate) struct Arguments {
     /// C file of the function.
     source: PathBuf,
-    /// Package to write. Default: the name of the source with the extension gwf.
+    /// Package to write. Default: the source name with the extension gwf.
     #[arg(short, long, value_name = "FILE")]
     output: Option<PathBuf>,
 }

@@ -19,8 +19,8 @@ pub(crate) struct Arguments {
     /// Print the chain in the dot format of Graphviz.
     #[arg(long)]
     graphviz: bool,
-    /// Check the configuration of another machine: ignore whether this machine has the interfaces,
-    /// captures and users. A line on standard error lists what was not checked.
+    /// Check the configuration of another machine. Ignores whether this machine has the interfaces,
+    /// captures and users, and lists on standard error what was not checked.
     #[arg(long)]
     offline: bool,
 }

@@ -6,7 +6,7 @@ use clap_complete::shells::{Bash, Fish, Zsh};
 use crate::failure::Failure;
 use crate::output;
 
-/// Print the script that lets a shell complete commands, options and file names.
+/// Print a script with which a shell completes commands, options and file names.
 #[derive(Args)]
 pub(crate) struct Arguments {
     /// Shell that reads the script.

@@ -14,7 +14,7 @@ use crate::output::Json;
 use crate::table::{Align, Table};
 use crate::{builtin, output};
 
-/// List the available devices, their capabilities, and the reasons why a device is not used.
+/// List the available devices with their capabilities, and the reasons why devices are unused.
 #[derive(Args)]
 pub(crate) struct Arguments {
     /// Print the list as JSON, or write it to FILE.

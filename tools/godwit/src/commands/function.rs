@@ -12,8 +12,7 @@ use crate::output::{self, Json};
 /// Number of rows in one request.
 const ROWS_AT_ONCE: usize = 1000;
 
-/// Change or list a table of a function of a running godwit: a table that the declaration of the
-/// function contains.
+/// Change or list a table that a function of a running godwit declares.
 #[derive(Args)]
 pub(crate) struct Arguments {
     #[command(flatten)]
@@ -23,10 +22,9 @@ pub(crate) struct Arguments {
     /// Name of the table.
     table: String,
     command: TableCommand,
-    /// Values of one row, in the order of the columns, or as COLUMN=VALUE. `remove` needs the
-    /// columns of the key only.
+    /// Values of one row, in column order or as COLUMN=VALUE. `remove` needs only the key columns.
     words: Vec<String>,
-    /// File of rows: the first line names the columns, and commas separate values.
+    /// File of rows. The first line names the columns, and commas separate values.
     #[arg(long, value_name = "FILE", conflicts_with = "words")]
     file: Option<PathBuf>,
     /// Write the list as JSON; - is standard output.

@@ -35,7 +35,7 @@ pub(crate) struct Arguments {
     /// Duration of a trial, in seconds.
     #[arg(long, value_name = "N", value_parser = super::parse_seconds, default_value = "2", allow_negative_numbers = true)]
     seconds: Duration,
-    /// Rate, such as 1Mpps or 5Gbps. In a search, the highest rate that is tried.
+    /// Rate, such as 1Mpps or 5Gbps. In a search, the highest rate to try.
     #[arg(long, value_name = "RATE")]
     rate: Option<Rate>,
     /// Length of frames without FCS, or imix. May be repeated.
@@ -51,10 +51,10 @@ pub(crate) struct Arguments {
     /// The search ends when the rates differ by less than this fraction.
     #[arg(long, value_name = "RATIO", default_value_t = 0.02)]
     resolution: f64,
-    /// Fraction of the rate found at which the latency is measured.
+    /// Measure the latency at this fraction of the found rate.
     #[arg(long, value_name = "RATIO", default_value_t = 0.9)]
     latency_at: f64,
-    /// Hold the rate found for this time, in seconds. If more packets are lost, the search
+    /// Hold the found rate for this time, in seconds. If more packets are lost, the search
     /// continues.
     #[arg(long, value_name = "N", value_parser = super::parse_seconds, allow_negative_numbers = true)]
     hold: Option<Duration>,

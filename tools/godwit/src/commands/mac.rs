@@ -9,7 +9,7 @@ use crate::control::Target;
 use crate::failure::Failure;
 use crate::output::{self, Json};
 
-/// Change or list the MAC addresses of an `l2` function of a running godwit.
+/// Change or list the MAC addresses of an `l2` function in a running godwit.
 #[derive(Args)]
 pub(crate) struct Arguments {
     #[command(subcommand)]

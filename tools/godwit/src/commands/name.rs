@@ -14,7 +14,7 @@ const REQUEST_NAMES: usize = 4096;
 /// Approximate maximum total length of the names in a request, in bytes.
 const REQUEST_BYTES: usize = 512 << 10;
 
-/// Change or list the names and next hops of an `ndn` function of a running godwit.
+/// Change or list the names and next hops of an `ndn` function in a running godwit.
 #[derive(Args)]
 pub(crate) struct Arguments {
     #[command(subcommand)]

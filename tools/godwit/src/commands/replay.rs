@@ -11,7 +11,7 @@ use crate::summary::{self, Document};
 use crate::trace::{Selection, Sinks};
 
 /// Run captures through a configuration. The output depends only on the captures and the
-/// configuration, and not on the number of workers.
+/// configuration, not on the number of workers.
 #[derive(Args)]
 pub(crate) struct Arguments {
     /// Configuration file.
@@ -20,8 +20,8 @@ pub(crate) struct Arguments {
     /// receives packets. Several captures are merged by time.
     #[arg(long = "in", value_name = "[PORT=]FILE", required = true, value_parser = parse_capture)]
     inputs: Vec<Capture>,
-    /// Capture for the packets that leave by PORT. Without PORT: by all ports that are not named.
-    /// The file appears when it is complete.
+    /// Capture for the packets that leave through PORT. Without PORT, the capture is for all
+    /// unnamed ports. The file appears when it is complete.
     #[arg(long = "out", value_name = "[PORT=]FILE", required = true, value_parser = parse_capture)]
     outputs: Vec<Capture>,
     /// Write the report as JSON; - is standard output.

@@ -13,7 +13,7 @@ use crate::table::{Align, Table};
 /// Maximum number of routes per request.
 const REQUEST_ROUTES: usize = 4096;
 
-/// Change or list the routes of a function of a running godwit.
+/// Change or list the routes of a function in a running godwit.
 #[derive(Args)]
 pub(crate) struct Arguments {
     #[command(subcommand)]
@@ -40,8 +40,8 @@ struct AddArguments {
     /// Prefix, such as 192.0.2.0/24.
     #[arg(required_unless_present = "file")]
     prefix: Option<String>,
-    /// Configured name of the next hop. If the function follows the kernel: `via ADDRESS`,
-    /// optionally with `port PORT`.
+    /// Configured name of the next hop. If the function follows the kernel: `via ADDRESS`, and
+    /// optionally `port PORT`.
     #[arg(required_unless_present = "file", num_args = 1..=4)]
     next_hop: Vec<String>,
 }

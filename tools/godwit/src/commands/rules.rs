@@ -15,7 +15,7 @@ use crate::control::Target;
 use crate::failure::Failure;
 use crate::output::{self, Json};
 
-/// Check rule files, or load the rules of a running godwit again.
+/// Check rule files, or reload the rules of a running godwit.
 #[derive(Args)]
 #[command(args_conflicts_with_subcommands = true, subcommand_negates_reqs = true)]
 pub(crate) struct Arguments {

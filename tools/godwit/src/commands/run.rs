@@ -13,7 +13,7 @@ use crate::signals;
 use crate::summary::{self, Document};
 
 /// Run a configuration until its ports have no more packets, the time is over, or SIGINT or SIGTERM
-/// arrives. SIGHUP reloads its `[[class]]` and `[[chain]]` stanzas, and opens log files again.
+/// arrives. SIGHUP reloads the `[[class]]` and `[[chain]]` stanzas, and reopens log files.
 #[derive(Args)]
 pub(crate) struct Arguments {
     /// Configuration file.

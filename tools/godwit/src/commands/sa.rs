@@ -18,7 +18,7 @@ use crate::table::{self, Align, Table};
 /// a whole.
 const REQUEST_BYTES: usize = 256 << 10;
 
-/// Change or list the security associations and policies of an `ipsec` function of a running
+/// Change or list the security associations and policies of an `ipsec` function in a running
 /// godwit.
 #[derive(Args)]
 pub(crate) struct Arguments {
@@ -30,13 +30,13 @@ pub(crate) struct Arguments {
 enum SaCommand {
     /// Add the SAs of a file.
     Add(FileArguments),
-    /// Replace running SAs by the SAs with the same names in a file.
+    /// Replace running SAs with the SAs of the same names in a file.
     Replace(FileArguments),
     /// Delete SAs and wipe their keys.
     Delete(NameArguments),
     /// List SAs with their counters. Keys are never shown.
     List(ListArguments),
-    /// List the policies in order of evaluation, or replace all of them.
+    /// List the policies in evaluation order, or replace all policies.
     Policies(PolicyArguments),
 }
 
@@ -75,8 +75,8 @@ struct PolicyArguments {
     #[command(flatten)]
     target: Target,
     /// TOML file with `[[policy]]` stanzas, which replace all policies; - is standard input. The
-    /// keys are those of `[[function.policy]]` in a configuration. Without this option the policies
-    /// are listed.
+    /// keys are those of `[[function.policy]]` in a configuration. Without this option, the
+    /// policies are listed.
     #[arg(long, value_name = "FILE")]
     file: Option<PathBuf>,
     /// Write the list as JSON; - is standard output.

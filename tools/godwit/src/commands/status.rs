@@ -25,8 +25,8 @@ pub(crate) struct Arguments {
     /// Also show every counter, even if it is zero.
     #[arg(long)]
     all: bool,
-    /// Show the status again every SECONDS, 1 if no number is given, until SIGINT or the end of the
-    /// run.
+    /// Show the status again every SECONDS (1 if no number is given), until SIGINT or the end of
+    /// the run.
     #[arg(long, value_name = "SECONDS", num_args = 0..=1, default_missing_value = "1",
         value_parser = super::parse_seconds, conflicts_with = "json")]
     watch: Option<Duration>,

@@ -6,8 +6,8 @@ use serde_json::json;
 use crate::control::Socket;
 use crate::failure::Failure;
 
-/// Stop a running godwit as SIGTERM does. Packets in flight are processed and sent first. Returns
-/// when all of them have left.
+/// Stop a running godwit as SIGTERM does. It first processes and sends the packets in flight. The
+/// command returns when all of them have left.
 #[derive(Args)]
 pub(crate) struct Arguments {
     #[command(flatten)]

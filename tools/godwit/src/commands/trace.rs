@@ -16,7 +16,7 @@ use crate::trace::{Selection, Sinks};
 const READ_WAIT: Duration = Duration::from_millis(200);
 
 /// Show every step of selected packets in a running godwit: classes, bins, devices, verdicts, times
-/// and drop reasons. Ends after the requested number of packets, and on SIGINT.
+/// and drop reasons. Ends after the requested number of packets, or on SIGINT.
 #[derive(Args)]
 pub(crate) struct Arguments {
     #[command(flatten)]

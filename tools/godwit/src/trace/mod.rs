@@ -12,8 +12,8 @@ use serde_json::{Map, Value, json};
 use crate::failure::Failure;
 use crate::output::{self, Json};
 
-/// Selects the packets that are traced. A packet must match all given options. The options have the
-/// meaning of the keys of `[[class]]`, and several values are separated by commas.
+/// Selects packets to trace. A packet must match all given options. The options have the same
+/// meaning as the keys of `[[class]]`. Commas separate several values.
 #[derive(Args, Default, PartialEq)]
 #[command(next_help_heading = "Selection of packets")]
 pub(crate) struct Selection {

@@ -16,8 +16,7 @@ const FILES: &[(&str, &str)] = &[
     ("NAME.toml", include_str!("config.toml")),
 ];
 
-/// Create a function of your own: a C file, a file with the entries of its table, and a
-/// configuration that runs it.
+/// Create your own function: a C file, a file with table entries, and a configuration that runs it.
 #[derive(Args)]
 pub(crate) struct Arguments {
     /// Name of the function: lower-case letters, digits and `_`.

@@ -26,8 +26,8 @@ use expect::Expected;
 use mutate::Mutator;
 use subject::Subject;
 
-/// Test a function of your own: run its frames and mutated frames with sanitizers, compare all
-/// forms and devices, and name what no frame reaches.
+/// Test your own function. Runs its frames and mutated frames with sanitizers, compares all forms
+/// and devices, and names the verdicts and drop reasons that no frame reaches.
 #[derive(Args)]
 pub(crate) struct Arguments {
     /// C file of the function.
@@ -190,8 +190,7 @@ impl<'a> Bench<'a> {
         Some((index, message))
     }
 
-    /// Returns a message with the origin of its frame. Also writes the frame if the user requested
-    /// it.
+    /// Adds the origin of the frame to a message. Also writes the frame if the user requested it.
     fn describe(&self, origin: Origin, index: usize, frame: &[u8], message: &str) -> Result<String, Failure> {
         if let Some(path) = self.keep {
             expect::write_capture(path, frame)?;
