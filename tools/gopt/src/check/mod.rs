@@ -103,7 +103,7 @@ struct Check<'u> {
     counters: BTreeMap<DeclId, Number>,
     /// Whether a value changed in this pass.
     changed: bool,
-    /// Whether this is the last pass, which notes accesses and refuses loops.
+    /// Whether this is the last pass, which records accesses and refuses illegal loops.
     is_last: bool,
     accesses: Vec<Access>,
     /// Whether the current statement follows `#pragma gopt serial`.

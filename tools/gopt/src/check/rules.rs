@@ -40,7 +40,7 @@ impl Check<'_> {
             _ => false,
         };
         let only_local_steps = !writes.is_empty() && writes.iter().filter(of_function).count() == writes.len();
-        // An array of an outer loop's iteration is part of its lookup.
+        // Arrays of an outer iteration belong to its lookup.
         let outer_body = self.site.around.iter().rev().find_map(|around| around.loop_body()).map(|body| body.span);
         let of_outer = |id: DeclId| {
             let token = self.unit.declaration(id).token;

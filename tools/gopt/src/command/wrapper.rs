@@ -13,8 +13,8 @@ use super::error::Error;
 
 /// Compiles with the C compiler, after transforming the C files that contain markers.
 ///
-/// The compiler is that of the variable GOPT_CC, or cc. Options of gopt precede the arguments of
-/// the compiler: gopt cc --marker MISS -- -O2 -c table.c
+/// The variable GOPT_CC names the compiler, which is cc by default. Options of gopt precede the
+/// arguments of the compiler: gopt cc --marker MISS -- -O2 -c table.c
 #[derive(Parser)]
 #[command(name = "gopt cc", no_binary_name = true)]
 struct Arguments {

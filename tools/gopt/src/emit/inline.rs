@@ -156,7 +156,7 @@ impl<'u> Emitter<'u> {
         }
     }
 
-    /// Returns whether an alias argument is the address of a steady variable.
+    /// Returns whether an argument is the address of a variable that never changes.
     fn points_at_steady(&self, argument: &Expr, context: &Context<'u>) -> bool {
         match &argument.bare().kind {
             ExprKind::Name(id) => context.names.get(id).is_some_and(|entry| entry.points_at_steady),

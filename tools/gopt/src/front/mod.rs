@@ -1,8 +1,8 @@
 //! Front end. The user's compiler expands the text, and each token keeps its place in the source.
 //!
 //! 1. `places` puts identifiers into the source that name byte offsets.
-//! 2. The compiler replaces includes by the included files.
-//! 3. `macros` removes the definitions of markers, so that calls of markers remain.
+//! 2. The compiler replaces includes with the included files.
+//! 3. `macros` removes the definitions of markers, so that calls to markers remain.
 //! 4. The compiler expands all other macros.
 //! 5. This module reads the tokens of the result.
 

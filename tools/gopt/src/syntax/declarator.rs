@@ -43,8 +43,7 @@ impl Unit {
             }
         }
         if self.word() == "(" && self.is_nested() {
-            // The inner declarator applies to the type after the suffixes that follow the
-            // parentheses.
+            // The suffixes after the parentheses belong to the type of the inner declarator.
             let inside = self.at + 1;
             self.skip_group()?;
             let ty = self.suffixes(ty)?;
