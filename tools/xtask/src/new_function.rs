@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-/// Maximum number of a built-in kernel. Users' functions have higher numbers.
+/// Highest kernel number of a built-in function. Users' functions have higher numbers.
 const NUMBER_MAX: u32 = 127;
 
 /// Creates `kernels/NAME/NAME.h`. The next build compiles the function for all processors.
