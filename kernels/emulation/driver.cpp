@@ -158,7 +158,7 @@ void emulated_hold_after(int launches)
     world.held_from = world.launches + launches;
 }
 
-/* Returns the number of calls of a driver function. */
+/* Returns the number of calls to a driver function. */
 uint64_t emulated_calls(const char *call)
 {
     std::lock_guard guard(world.mutex);

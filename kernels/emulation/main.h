@@ -181,8 +181,8 @@ struct Host {
         next += blocks;
     }
 
-    /* Returns the address range of the buffers of a batch, in the format of abi.h. At random,
-     * returns the range of the previous batch instead, because kernels must accept both. */
+    /* Returns the address range of a batch's buffers. At random, it returns the range of the
+     * previous batch instead, because kernels must accept outdated ranges. */
     gw_u64 extent(const gw_descriptor *buffers, gw_u32 count)
     {
         gw_u32 units = 0;

@@ -3,8 +3,8 @@
 #ifndef GODWIT_IPSEC_GROUP_AEAD_TEAM_H
 #define GODWIT_IPSEC_GROUP_AEAD_TEAM_H
 
-/* Argument of gw_aead_unit for block 0 of ChaCha20, which contains the one-time key of Poly1305.
- * The key stream for the data starts with block 1 (RFC 8439, section 2.6). */
+/* Selects block 0 of the ChaCha20 key stream, which contains the one-time Poly1305 key. The key
+ * stream for the data starts with block 1 (RFC 8439, section 2.6). */
 #define GW_AEAD_UNIT_KEY 0xffffffffu
 
 /* Stores the one-time Poly1305 key, which is the first half of ChaCha20's block 0. */

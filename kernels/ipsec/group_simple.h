@@ -98,9 +98,8 @@ GW_LANE GW_GLOBAL gw_u8 *gw_ipsec_encapsulate_simple(const gw_work *work, gw_ips
     for (gw_u32 i = GW_IPSEC_L2_WORDS; i < GW_IPSEC_SIMPLE_FRONT; i++) {
         front[i] = gw_swap32(front[i]);
     }
-    /* If the frame's address is a multiple of 4, each stored word combines two halves of array
-     * elements, and the last store has two bytes. Otherwise, the array elements are stored
-     * unchanged, and the first store has two bytes. With CBC, other threads write the IV. */
+    /* Depending on the frame's alignment, the first or the last store has only two bytes. With CBC,
+     * other threads write the IV. */
     const gw_u32 count = GW_IPSEC_SIMPLE_FRONT - (iv_bytes == 8 ? 0 : 2);
     GW_GLOBAL gw_u8 *to = buffer + head - 2 - added + shift / 8;
     GW_UNROLL

@@ -431,7 +431,8 @@ static inline gw_u32 gw_pool_has_earlier(const gw_port_pool *pool, gw_u64 number
     return found;
 }
 
-/* Marks the bits without a port as taken. A repeated address provides its ports only once. */
+/* Marks bits that do not correspond to a port as taken. If an address is listed twice, its ports
+ * count only once. */
 static inline void gw_flows_close_pools(gw_flows *own)
 {
     for (gw_u32 i = 0; i < GW_FLOWS_POOLS; i++) {

@@ -262,7 +262,7 @@ GW_AVX512 __m512i gw_gcm_last(gw_gcm *gcm, const gw_gcm_shape *shape, gw_u8 *tex
     return _mm512_mask_mov_epi8(shape->lengths, shape->last_bytes, gw_avx512_swap128(wire));
 }
 
-/* Intermediate result of a packet whose data GCM has processed and whose tag is missing. */
+/* State of a packet between its GCM encryption or decryption and its tag computation. */
 typedef struct gw_gcm_rest {
     __m512i sum;  /* sum of all rows but the last */
     __m512i last; /* the last row */

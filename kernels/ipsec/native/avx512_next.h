@@ -13,8 +13,7 @@ typedef struct gw_avx512_inputs {
     __m512i parameter[2]; /* lower and upper half */
 } gw_avx512_inputs;
 
-/* Returns one word of each of sixteen packet descriptors, which occupy four registers. `first`
- * selects this word in two of the registers. */
+/* Extracts one word of each of sixteen packet descriptors from four registers. */
 GW_AVX512 __m512i gw_avx512_every_fourth(const __m512i rows[4], __m512i first)
 {
     const __m512i low = _mm512_permutex2var_epi32(rows[0], first, rows[1]);
