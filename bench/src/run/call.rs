@@ -128,12 +128,12 @@ struct Preparation {
     runner: Runner,
     /// Frames of the next passes.
     ready: Vec<Vec<Vec<u8>>>,
-    /// Index of the frames of the next pass in `ready`.
+    /// Index in `ready` of the frames for the next pass.
     next: usize,
 }
 
 impl Preparation {
-    /// Replaces `packets` by the results of `function`.
+    /// Replaces `packets` with the results of `function`.
     fn new(function: &Arc<dyn Function>, packets: &mut Packets) -> Result<Self, Error> {
         let runner = Runner::new(function, Implementation::Native)?;
         let plain = Packets::of(packets.frames().to_vec())?;

@@ -23,7 +23,7 @@ const ADDRESSES: [usize; 2] = [1_000_000, 8_000_000];
 const LOOKUPS: usize = 1 << 19;
 /// Lookups of a call.
 const BULK: usize = 256;
-/// Lookups of a call of the peer; it supports no more.
+/// Lookups per call to the peer, which supports no more.
 const PEER_BULK: usize = 64;
 /// Number of lookups per lookup of an unknown address.
 const UNKNOWN_EVERY: usize = 16;
