@@ -8,10 +8,10 @@ use crate::syntax::Unit;
 use crate::syntax::ast::{DeclId, Expr, ExprKind, Span};
 use crate::syntax::walk::{self, Node};
 
-/// Markers and calls of a function.
+/// Markers and calls in a function.
 #[derive(Default)]
 pub(crate) struct Uses {
-    /// First token of each call of a marker.
+    /// First token of each call to a marker.
     pub(crate) markers: Vec<usize>,
     /// Called functions with visible bodies, and the first token of each call.
     pub(crate) calls: Vec<(DeclId, usize)>,
@@ -153,7 +153,7 @@ impl Reach {
     }
 }
 
-/// Returns whether an expression is the call of a marker.
+/// Returns whether an expression calls a marker.
 pub(crate) fn is_marker_call(unit: &Unit, expression: &Expr) -> bool {
     let ExprKind::Call(function, _) = &expression.kind else { return false };
     match &function.bare().kind {

@@ -35,7 +35,7 @@ struct AddArguments {
     /// VLAN, 1 to 4094.
     #[arg(long, default_value_t = 1)]
     vlan: u16,
-    /// Name of the port of the stations.
+    /// Name of the stations' port.
     #[arg(long)]
     port: String,
     /// Ethernet addresses.
