@@ -361,8 +361,8 @@ pub struct Command {
     pub file: bool,
     /// Whether requests may contain cryptographic keys. Their text is then wiped from memory.
     pub secret: bool,
-    /// Sentence that is printed after success. `{}` stands for the number of rows, such as `3
-    /// routes`.
+    /// Sentence that is printed after success. `{}` is replaced with the number of rows, such as
+    /// `3 routes`.
     pub done: String,
     /// Noun for a row, in the singular and in the plural.
     pub noun: (String, String),

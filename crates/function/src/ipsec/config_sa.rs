@@ -154,7 +154,7 @@ struct LifetimeConfig {
     hard_packets: Option<u64>,
 }
 
-/// DSCP of the outer header. `None` stands for the configuration value `"copy"`.
+/// DSCP of the outer header. `None` is the configuration value `"copy"`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Dscp(Option<u8>);
 

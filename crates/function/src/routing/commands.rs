@@ -13,8 +13,7 @@ const LISTED_MAX: usize = 10_000;
 /// command `list` takes `prefix` or `address`, and lists all routes without these arguments.
 ///
 /// # Errors
-/// Returns a message for the operator. Unless the message says otherwise, the command had no
-/// effect.
+/// Returns a message for the operator. Unless the message reports an effect, the command had none.
 pub fn command(routing: &dyn Routing, request: &Value, running: &dyn Running) -> Result<Value, Error> {
     refuse_unknown(request, &[("add", &["route"]), ("delete", &["route"]), ("list", &["prefix", "address"])])?;
     match request.get("command").and_then(Value::as_str) {

@@ -80,7 +80,7 @@ pub(super) fn invalid(table: &Table, message: impl std::fmt::Display) -> Error {
     Error::Value { span: None, message: format!("table `{}`: {message}", table.name) }
 }
 
-/// Stands in for the engine while no lookup can run. It copies nothing to devices and never waits.
+/// Replaces the engine while no lookup can run. It copies nothing to devices and never waits.
 pub(super) struct Idle;
 
 impl Running for Idle {
