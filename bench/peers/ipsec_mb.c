@@ -40,18 +40,19 @@
 #define BURST 64
 
 enum { CIPHER_NONE, CIPHER_CBC, CIPHER_CTR, CIPHER_CHACHA20 };
-enum { AUTH_NONE, AUTH_SHA1, AUTH_SHA256, AUTH_GHASH, AUTH_POLY1305, AUTH_CCM };
+enum { AUTH_NONE, AUTH_SHA1, AUTH_SHA256, AUTH_GHASH, AUTH_POLY1305, AUTH_CCM, AUTH_SHA384, AUTH_SHA512 };
 
 /* Lengths of the fields of an SA in the file, in bytes. */
-#define KEY_BYTES  32
+#define KEY_BYTES      32
+#define HMAC_KEY_BYTES 64
 #define SALT_BYTES 4
 #define CCM_SALT_BYTES 3
 
 struct sa {
     uint32_t keys[60] __attribute__((aligned(16)));
     uint32_t decrypt_keys[60] __attribute__((aligned(16)));
-    uint8_t inner[32] __attribute__((aligned(16)));
-    uint8_t outer[32] __attribute__((aligned(16)));
+    uint8_t inner[64] __attribute__((aligned(16)));
+    uint8_t outer[64] __attribute__((aligned(16)));
     struct gcm_key_data gcm __attribute__((aligned(64)));
     uint8_t key[KEY_BYTES];
     uint8_t salt[SALT_BYTES];
@@ -110,14 +111,31 @@ static uint32_t take(const uint8_t **at)
     return value;
 }
 
-/* Sets the ipsec-mb algorithms and the IV and ICV lengths. Returns 0 for an unknown suite. */
+static int is_hmac(void)
+{
+    return auth == AUTH_SHA1 || auth == AUTH_SHA256 || auth == AUTH_SHA384 || auth == AUTH_SHA512;
+}
+
+/* Returns the length of the HMAC key in the file, in bytes. */
+static int hmac_key_bytes(void)
+{
+    return auth == AUTH_SHA1 ? 20 : auth == AUTH_SHA384 ? 48 : auth == AUTH_SHA512 ? 64 : 32;
+}
+
+/* Sets the algorithms of ipsec-mb and the lengths of IV and ICV. Returns 0 for an unknown suite. */
 static int select_suite(void)
 {
-    static const IMB_HASH_ALG hmacs[] = {IMB_AUTH_NULL, IMB_AUTH_HMAC_SHA_1, IMB_AUTH_HMAC_SHA_256};
+    static const IMB_HASH_ALG hmacs[] = {
+        [AUTH_NONE] = IMB_AUTH_NULL,
+        [AUTH_SHA1] = IMB_AUTH_HMAC_SHA_1,
+        [AUTH_SHA256] = IMB_AUTH_HMAC_SHA_256,
+        [AUTH_SHA384] = IMB_AUTH_HMAC_SHA_384,
+        [AUTH_SHA512] = IMB_AUTH_HMAC_SHA_512,
+    };
     static const IMB_HASH_ALG gmacs[] = {IMB_AUTH_AES_GMAC_128, IMB_AUTH_AES_GMAC_192, IMB_AUTH_AES_GMAC_256};
-    static const uint32_t icvs[] = {0, 12, 16, 16, 16, 16};
+    static const uint32_t icvs[] = {0, 12, 16, 16, 16, 16, 24, 32};
     const int is_aes = key_bytes == 16 || key_bytes == 24 || key_bytes == 32;
-    if (auth > AUTH_CCM || (cipher == CIPHER_CHACHA20) != (auth == AUTH_POLY1305))
+    if (auth > AUTH_SHA512 || (cipher == CIPHER_CHACHA20) != (auth == AUTH_POLY1305))
         return 0;
     icv_bytes = icvs[auth];
     iv_bytes = cipher == CIPHER_CBC ? 16 : cipher != CIPHER_NONE || auth == AUTH_GHASH ? 8 : 0;
@@ -155,23 +173,31 @@ static void expand(IMB_MGR *manager, struct sa *sa)
     }
 }
 
+/* Computes the state of the hash after one block. */
+static void hash_block(IMB_MGR *manager, const uint8_t *block, uint8_t *state)
+{
+    if (auth == AUTH_SHA1)
+        IMB_SHA1_ONE_BLOCK(manager, block, state);
+    else if (auth == AUTH_SHA384)
+        IMB_SHA384_ONE_BLOCK(manager, block, state);
+    else if (auth == AUTH_SHA512)
+        IMB_SHA512_ONE_BLOCK(manager, block, state);
+    else
+        IMB_SHA256_ONE_BLOCK(manager, block, state);
+}
+
 static void set_up(IMB_MGR *manager, struct sa *sa, const uint8_t *hmac_key)
 {
-    const int hmac_bytes = auth == AUTH_SHA1 ? 20 : 32;
-    uint8_t block[64];
+    const int hmac_bytes = hmac_key_bytes();
+    const int block_bytes = hmac_bytes > 32 ? 128 : 64;
+    uint8_t block[128];
     expand(manager, sa);
-    for (int i = 0; i < 64; i++)
+    for (int i = 0; i < block_bytes; i++)
         block[i] = (i < hmac_bytes ? hmac_key[i] : 0) ^ 0x36;
-    if (auth == AUTH_SHA1)
-        IMB_SHA1_ONE_BLOCK(manager, block, sa->inner);
-    else
-        IMB_SHA256_ONE_BLOCK(manager, block, sa->inner);
-    for (int i = 0; i < 64; i++)
+    hash_block(manager, block, sa->inner);
+    for (int i = 0; i < block_bytes; i++)
         block[i] ^= 0x36 ^ 0x5c;
-    if (auth == AUTH_SHA1)
-        IMB_SHA1_ONE_BLOCK(manager, block, sa->outer);
-    else
-        IMB_SHA256_ONE_BLOCK(manager, block, sa->outer);
+    hash_block(manager, block, sa->outer);
 }
 
 /* Sets the nonce of a packet from salt and IV, and returns it. */
@@ -211,7 +237,7 @@ static inline void fill_job(IMB_JOB *job, struct packet *packet)
         job->iv = nonce_of(packet);
         job->iv_len_in_bytes = 12;
     }
-    if (auth == AUTH_SHA1 || auth == AUTH_SHA256) {
+    if (is_hmac()) {
         job->u.HMAC._hashed_auth_key_xor_ipad = sa->inner;
         job->u.HMAC._hashed_auth_key_xor_opad = sa->outer;
     } else if (auth == AUTH_GHASH && cipher == CIPHER_NONE) {
@@ -351,7 +377,7 @@ static double round_of(IMB_MGR *manager, uint32_t (*work)(IMB_MGR *, uint32_t), 
 static double best_of(IMB_MGR *const managers[2], uint32_t count)
 {
     const int is_one = auth == AUTH_NONE ? cipher == CIPHER_CBC || cipher == CIPHER_CTR
-                                         : cipher == CIPHER_NONE && auth <= AUTH_SHA256;
+                                         : cipher == CIPHER_NONE && is_hmac();
     IMB_ARCH arch;
     /*
      * Version 1.3 returns jobs twice in bursts after IMB_FLUSH_BURST. IMB_FLUSH_BURST also misses
@@ -415,9 +441,9 @@ int main(int count, char **arguments)
         init_mb_mgr_auto(managers[i], &arch);
     }
     struct sa *sas = cache_lines(sa_count * sizeof(*sas));
-    for (uint32_t i = 0; i < sa_count; i++, at += 2 * KEY_BYTES + SALT_BYTES) {
+    for (uint32_t i = 0; i < sa_count; i++, at += KEY_BYTES + HMAC_KEY_BYTES + SALT_BYTES) {
         memcpy(sas[i].key, at, KEY_BYTES);
-        memcpy(sas[i].salt, at + 2 * KEY_BYTES, SALT_BYTES);
+        memcpy(sas[i].salt, at + KEY_BYTES + HMAC_KEY_BYTES, SALT_BYTES);
         set_up(managers[0], &sas[i], at + KEY_BYTES);
     }
     all = cache_lines(packets * sizeof(*all));

@@ -29,6 +29,7 @@ typedef uint64_t gw_u64;
 #define GW_GROUP  static inline
 #define GW_APART  static inline
 #define GW_CALLED static inline
+#define GW_ALONE  static __attribute__((noinline, unused))
 #define GW_RARE   static __attribute__((noinline, cold, unused))
 
 GW_LANE gw_u32 gw_lane_id(void)

@@ -45,6 +45,7 @@ typedef unsigned long long gw_u64;
 #define GW_GROUP  static __device__ inline
 #define GW_RARE   static __device__ __noinline__
 #define GW_APART  static __device__ __noinline__
+#define GW_ALONE  static __device__ __noinline__
 
 GW_LANE gw_u32 gw_lane_id(void)
 {

@@ -31,6 +31,7 @@ typedef ulong gw_u64;
 #define GW_GROUP static inline
 #define GW_RARE  static __attribute__((noinline))
 #define GW_APART static __attribute__((noinline))
+#define GW_ALONE static __attribute__((noinline))
 /* Marks functions that are not inlined. The inliner of LLVM 15 (PoCL 3.1) aborts if a function
  * becomes too large. */
 #define GW_CALLED static __attribute__((noinline))

@@ -4,7 +4,7 @@
  * restore the fields and finish the packet.
  *
  *   | IP header, extensions | AH: next header, length, SPI, sequence | IV | ICV | padding | ... |
- *   bytes                                      12                     0/8  12-16   0/4
+ *   bytes                                      12                     0/8  12-32   0/4
  *
  * Only GMAC has an IV, which it authenticates unchanged (RFC 4543, section 4). The length of AH is
  * a multiple of 8 bytes for IPv6 and of 4 bytes for IPv4.
@@ -29,7 +29,7 @@ typedef struct gw_ipsec_ah_input {
     gw_u32 next_header_at;
     gw_u64 iv;
     gw_u64 sequence;
-    gw_u32 icv[4]; /* inbound: received ICV */
+    gw_u32 icv[8]; /* inbound: received ICV */
     gw_ipsec_saved saved;
 } gw_ipsec_ah_input;
 
@@ -96,7 +96,7 @@ GW_LANE void gw_ipsec_move_icv(gw_ipsec_ah_input *input, gw_u32 iv_bytes, gw_u32
                                gw_u32 restore)
 {
     GW_GLOBAL gw_u8 *icv = input->ah + GW_AH_HEADER_BYTES + iv_bytes;
-    for (gw_u32 i = 0; 4 * i < icv_bytes && i < 4; i++) {
+    for (gw_u32 i = 0; 4 * i < icv_bytes && i < 8; i++) {
         input->icv[i] = restore ? input->icv[i] : gw_load_be32(icv + 4 * i);
         gw_store_be32(icv + 4 * i, restore ? input->icv[i] : 0);
     }

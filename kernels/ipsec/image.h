@@ -37,13 +37,17 @@ GW_STATIC_ASSERT(sizeof(gw_ipsec_image) == 32, ipsec_image_size);
 
 /*
  * A security association (SA). The first cache line holds the header fields, the second line holds
- * the authentication state, and the other lines hold the keys:
+ * the authentication state, and the other lines hold the keys. Only some suites use `more`, so the
+ * others need six cache lines:
  *
  *   suite            authentication                    keys
- *   HMAC             words 0..8: state after the block  as the cipher requires
- *                    key xor ipad; words 8..16: state
+ *   HMAC-SHA1,       words 0..8: state after the block  as the cipher requires
+ *   HMAC-SHA-256     key xor ipad; words 8..16: state
  *                    after the block key xor opad (SHA-1
  *                    uses the first five of each)
+ *   HMAC-SHA-384,    state after the block key xor ipad  as the cipher requires
+ *   HMAC-SHA-512     (sha512.h); more, words 0..16:
+ *                    state after key xor opad
  *   GCM, GMAC        powers 1 to 4 of the hash key H    AES round keys for encryption; for
  *                    (dialect/ghash.h)                  AES-128, powers 5 to 8 of H follow
  *   CCM              0                                  AES round keys for encryption
@@ -58,7 +62,7 @@ typedef struct gw_ipsec_sa {
     gw_u32 salt;           /* bytes; first part of the nonce, before the IV. CCM: the flags of a
                               counter block, 3, and a salt of 3 bytes */
     gw_u8 suite;           /* number of suite.h */
-    gw_u8 icv_bytes;       /* length of the ICV in the packet: 0, 8, 12 or 16 */
+    gw_u8 icv_bytes;       /* length of the ICV in the packet: 0, 8, 12, 16, 24 or 32 */
     gw_u8 hop_limit;       /* hop limit or TTL of the outer header */
     gw_u8 dscp;            /* 0..63 */
     gw_u32 source[4];      /* endpoint that encrypts; IPv4 uses the first word */
@@ -71,15 +75,18 @@ typedef struct gw_ipsec_sa {
     gw_u32 authentication[16];
     gw_u32 keys[60];
     gw_u32 reserved_keys[4]; /* 0 */
+    gw_u32 more[48];
 } gw_ipsec_sa;
-GW_STATIC_ASSERT(sizeof(gw_ipsec_sa) == 384, ipsec_sa_size);
+GW_STATIC_ASSERT(sizeof(gw_ipsec_sa) == 576, ipsec_sa_size);
 GW_ASSERT_OFFSET(gw_ipsec_sa, source, 16);
 GW_ASSERT_OFFSET(gw_ipsec_sa, udp_source, 48);
 GW_ASSERT_OFFSET(gw_ipsec_sa, selector_first, 52);
 GW_ASSERT_OFFSET(gw_ipsec_sa, authentication, 64);
 GW_ASSERT_OFFSET(gw_ipsec_sa, keys, 128);
+GW_ASSERT_OFFSET(gw_ipsec_sa, more, 384);
 
-/* Word index of the outer HMAC state in gw_ipsec_sa.authentication. */
+/* Index of the first word of the outer state of HMAC-SHA1 and HMAC-SHA-256 in
+ * gw_ipsec_sa.authentication. */
 #define GW_IPSEC_HMAC_OUTER 8u
 
 #define GW_IPSEC_PROTOCOL_ANY 256u

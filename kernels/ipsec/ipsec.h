@@ -8,8 +8,8 @@ number  = 3
 magic   = "IPSE"
 reads   = "all"
 writes  = "all"
-headroom = 80                    # outer IPv6 header, then AH with IV and ICV of GMAC
-tailroom = 33                    # padding to the cipher block, pad length, next header, ICV
+headroom = 88                    # outer IPv6 header, then AH with the ICV of HMAC-SHA-512-256
+tailroom = 49                    # padding to the cipher block, pad length, next header, ICV
 in_order = true
 form    = "team"
 host    = ["continues_on_device"]
@@ -27,6 +27,14 @@ variants = [
     "ah_sha1_out", "ah_sha1_in", "ah_sha256_out", "ah_sha256_in", "ah_gmac128_out",
     "ah_gmac128_in", "ah_gmac192_out", "ah_gmac192_in", "ah_gmac256_out", "ah_gmac256_in",
     "ccm128_out", "ccm128_in", "ccm192_out", "ccm192_in", "ccm256_out", "ccm256_in",
+    "cbc128_sha384_out", "cbc128_sha384_in", "cbc192_sha384_out", "cbc192_sha384_in",
+    "cbc256_sha384_out", "cbc256_sha384_in", "ctr128_sha384_out", "ctr128_sha384_in",
+    "ctr192_sha384_out", "ctr192_sha384_in", "ctr256_sha384_out", "ctr256_sha384_in",
+    "null_sha384_out", "null_sha384_in", "ah_sha384_out", "ah_sha384_in", "cbc128_sha512_out",
+    "cbc128_sha512_in", "cbc192_sha512_out", "cbc192_sha512_in", "cbc256_sha512_out",
+    "cbc256_sha512_in", "ctr128_sha512_out", "ctr128_sha512_in", "ctr192_sha512_out",
+    "ctr192_sha512_in", "ctr256_sha512_out", "ctr256_sha512_in", "null_sha512_out",
+    "null_sha512_in", "ah_sha512_out", "ah_sha512_in",
 ]
 [verdicts]
 encrypted = {
@@ -91,10 +99,10 @@ unprotected = """\
  *
  *   tunnel      | L2 | packet ............................... | Ethernet padding |
  *               | L2 | outer IP | UDP | ESP | IV | packet | pad | ICV |
- *   bytes    14/18      20/40     0/8   8  0/8/16    n      2-17  0-16
+ *   bytes    14/18      20/40     0/8   8  0/8/16    n      2-17  0-32
  *   transport   | L2 | IP | UDP | ESP | IV | payload | pad | ICV |
  *   AH          | L2 | outer IP, or IP | AH with ICV | packet or payload |
- *   bytes    14/18        20/40             24-40          n
+ *   bytes    14/18        20/40             24-48          n
  *
  * The inner packet or payload is not moved. The headers in front of an outbound packet move into
  * the headroom of its buffer. The headers in front of an inbound packet move back. Ethernet padding
@@ -212,8 +220,8 @@ GW_LANE void gw_ipsec_packet(const gw_lane *lane, gw_descriptor *descriptor, gw_
     }
 }
 
-/* Prefetches the six cache lines of a packet's SA (security association). With many SAs, they are
- * rarely in the cache. */
+/* Prefetches the six cache lines of the packet's SA (security association) that every suite uses.
+ * With many SAs, they are rarely in the cache. */
 GW_LANE void gw_ipsec_touch(const gw_lane *lane, const gw_descriptor *descriptor)
 {
     const GW_GLOBAL gw_ipsec_image *image = (const GW_GLOBAL gw_ipsec_image *)lane->image;

@@ -22,6 +22,8 @@
 #define GW_IPSEC_AUTH_GHASH    3u /* GCM: RFC 4106; without a cipher GMAC: RFC 4543 */
 #define GW_IPSEC_AUTH_POLY1305 4u /* RFC 7634 */
 #define GW_IPSEC_AUTH_CCM      5u /* CBC-MAC of CCM: RFC 4309 */
+#define GW_IPSEC_AUTH_SHA384   6u /* HMAC-SHA-384-192: RFC 4868 */
+#define GW_IPSEC_AUTH_SHA512   7u /* HMAC-SHA-512-256: RFC 4868 */
 
 /* List of all suites. The arguments of X are: number, name, protocol, cipher, length in bytes of
  * the cipher key or GMAC key, and authentication algorithm. */
@@ -55,9 +57,25 @@
     X(26, ah_gmac256, GW_IPSEC_AH, GW_IPSEC_CIPHER_NULL, 32, GW_IPSEC_AUTH_GHASH)                  \
     X(27, ccm128, GW_IPSEC_ESP, GW_IPSEC_CIPHER_CTR, 16, GW_IPSEC_AUTH_CCM)                        \
     X(28, ccm192, GW_IPSEC_ESP, GW_IPSEC_CIPHER_CTR, 24, GW_IPSEC_AUTH_CCM)                        \
-    X(29, ccm256, GW_IPSEC_ESP, GW_IPSEC_CIPHER_CTR, 32, GW_IPSEC_AUTH_CCM)
+    X(29, ccm256, GW_IPSEC_ESP, GW_IPSEC_CIPHER_CTR, 32, GW_IPSEC_AUTH_CCM)                        \
+    X(30, cbc128_sha384, GW_IPSEC_ESP, GW_IPSEC_CIPHER_CBC, 16, GW_IPSEC_AUTH_SHA384)              \
+    X(31, cbc192_sha384, GW_IPSEC_ESP, GW_IPSEC_CIPHER_CBC, 24, GW_IPSEC_AUTH_SHA384)              \
+    X(32, cbc256_sha384, GW_IPSEC_ESP, GW_IPSEC_CIPHER_CBC, 32, GW_IPSEC_AUTH_SHA384)              \
+    X(33, ctr128_sha384, GW_IPSEC_ESP, GW_IPSEC_CIPHER_CTR, 16, GW_IPSEC_AUTH_SHA384)              \
+    X(34, ctr192_sha384, GW_IPSEC_ESP, GW_IPSEC_CIPHER_CTR, 24, GW_IPSEC_AUTH_SHA384)              \
+    X(35, ctr256_sha384, GW_IPSEC_ESP, GW_IPSEC_CIPHER_CTR, 32, GW_IPSEC_AUTH_SHA384)              \
+    X(36, null_sha384, GW_IPSEC_ESP, GW_IPSEC_CIPHER_NULL, 0, GW_IPSEC_AUTH_SHA384)                \
+    X(37, ah_sha384, GW_IPSEC_AH, GW_IPSEC_CIPHER_NULL, 0, GW_IPSEC_AUTH_SHA384)                   \
+    X(38, cbc128_sha512, GW_IPSEC_ESP, GW_IPSEC_CIPHER_CBC, 16, GW_IPSEC_AUTH_SHA512)              \
+    X(39, cbc192_sha512, GW_IPSEC_ESP, GW_IPSEC_CIPHER_CBC, 24, GW_IPSEC_AUTH_SHA512)              \
+    X(40, cbc256_sha512, GW_IPSEC_ESP, GW_IPSEC_CIPHER_CBC, 32, GW_IPSEC_AUTH_SHA512)              \
+    X(41, ctr128_sha512, GW_IPSEC_ESP, GW_IPSEC_CIPHER_CTR, 16, GW_IPSEC_AUTH_SHA512)              \
+    X(42, ctr192_sha512, GW_IPSEC_ESP, GW_IPSEC_CIPHER_CTR, 24, GW_IPSEC_AUTH_SHA512)              \
+    X(43, ctr256_sha512, GW_IPSEC_ESP, GW_IPSEC_CIPHER_CTR, 32, GW_IPSEC_AUTH_SHA512)              \
+    X(44, null_sha512, GW_IPSEC_ESP, GW_IPSEC_CIPHER_NULL, 0, GW_IPSEC_AUTH_SHA512)                \
+    X(45, ah_sha512, GW_IPSEC_AH, GW_IPSEC_CIPHER_NULL, 0, GW_IPSEC_AUTH_SHA512)
 
-#define GW_IPSEC_SUITE_COUNT 30u
+#define GW_IPSEC_SUITE_COUNT 46u
 
 #define GW_IPSEC_OUTBOUND 0u
 #define GW_IPSEC_INBOUND  1u

@@ -6,12 +6,13 @@
 #include "poly1305.h"
 #include "sha1.h"
 #include "sha256.h"
+#include "sha512.h"
 #include "text.h"
 
-/* Authentication tag: the first 16 bytes of the algorithm's output, as big-endian words. The ICV of
- * a packet is the first icv_bytes bytes of the tag. */
+/* Authentication tag: the first 32 bytes of the algorithm's output, as big-endian words. A shorter
+ * output is extended with zeros. The ICV of a packet is the first icv_bytes bytes of the tag. */
 typedef struct gw_ipsec_tag {
-    gw_u32 words[4];
+    gw_u32 words[8];
 } gw_ipsec_tag;
 
 GW_LANE gw_ipsec_tag gw_ipsec_tag_words(gw_u32 a, gw_u32 b, gw_u32 c, gw_u32 d)
@@ -21,10 +22,14 @@ GW_LANE gw_ipsec_tag gw_ipsec_tag_words(gw_u32 a, gw_u32 b, gw_u32 c, gw_u32 d)
     tag.words[1] = b;
     tag.words[2] = c;
     tag.words[3] = d;
+    tag.words[4] = 0;
+    tag.words[5] = 0;
+    tag.words[6] = 0;
+    tag.words[7] = 0;
     return tag;
 }
 
-/* Writes the ICV. icv_bytes is 0, 8, 12 or 16. */
+/* Writes the ICV. icv_bytes is 0, 8, 12, 16, 24 or 32. */
 GW_LANE void gw_ipsec_tag_store(GW_GLOBAL gw_u8 *to, gw_ipsec_tag tag, gw_u32 icv_bytes)
 {
     if (icv_bytes >= 8) {
@@ -36,6 +41,9 @@ GW_LANE void gw_ipsec_tag_store(GW_GLOBAL gw_u8 *to, gw_ipsec_tag tag, gw_u32 ic
     }
     if (icv_bytes >= 16) {
         gw_store_be32(to + 12, tag.words[3]);
+    }
+    for (gw_u32 i = 4; 4 * i < icv_bytes && i < 8; i++) {
+        gw_store_be32(to + 4 * i, tag.words[i]);
     }
 }
 
@@ -53,6 +61,9 @@ GW_LANE gw_u32 gw_ipsec_tag_equal(const GW_GLOBAL gw_u8 *bytes, gw_ipsec_tag tag
     }
     if (icv_bytes >= 16) {
         difference |= tag.words[3] ^ gw_load_be32(bytes + 12);
+    }
+    for (gw_u32 i = 4; 4 * i < icv_bytes && i < 8; i++) {
+        difference |= tag.words[i] ^ gw_load_be32(bytes + 4 * i);
     }
     return difference == 0;
 }
@@ -206,16 +217,36 @@ GW_APART gw_ipsec_tag gw_ipsec_chacha20_poly1305(const GW_GLOBAL gw_ipsec_sa *sa
     sum = gw_poly1305_text(gw_poly1305_multiply(sum, r), r, gw_text_of(data, bytes));
     const gw_poly1305 lengths = gw_poly1305_words(aad.bytes, 0, bytes, 0, 1);
     sum = gw_poly1305_multiply(gw_poly1305_add(sum, lengths), r);
+    gw_u32 tag[4];
+    gw_poly1305_tag(sum, once + 4, tag);
+    return gw_ipsec_tag_words(gw_reverse32(tag[0]), gw_reverse32(tag[1]), gw_reverse32(tag[2]),
+                              gw_reverse32(tag[3]));
+}
+
+GW_LANE gw_ipsec_tag gw_ipsec_hmac_sha512(const GW_GLOBAL gw_ipsec_sa *sa, gw_u32 digest_words,
+                                          gw_text text)
+{
+    const gw_sha512 mac = gw_hmac_sha512(sa->authentication, sa->more, digest_words, text);
     gw_ipsec_tag tag;
-    gw_poly1305_tag(sum, once + 4, tag.words);
-    for (gw_u32 i = 0; i < 4; i++) {
-        tag.words[i] = gw_reverse32(tag.words[i]);
-    }
+    tag.words[0] = (gw_u32)(mac.a >> 32);
+    tag.words[1] = (gw_u32)mac.a;
+    tag.words[2] = (gw_u32)(mac.b >> 32);
+    tag.words[3] = (gw_u32)mac.b;
+    tag.words[4] = (gw_u32)(mac.c >> 32);
+    tag.words[5] = (gw_u32)mac.c;
+    tag.words[6] = (gw_u32)(mac.d >> 32);
+    tag.words[7] = (gw_u32)mac.d;
     return tag;
 }
 
 GW_LANE gw_ipsec_tag gw_ipsec_hmac(const GW_GLOBAL gw_ipsec_sa *sa, gw_u32 auth, gw_text text)
 {
+    if (auth == GW_IPSEC_AUTH_SHA384) {
+        return gw_ipsec_hmac_sha512(sa, GW_SHA384_DIGEST_WORDS, text);
+    }
+    if (auth == GW_IPSEC_AUTH_SHA512) {
+        return gw_ipsec_hmac_sha512(sa, GW_SHA512_DIGEST_WORDS, text);
+    }
     const GW_GLOBAL gw_u32 *inner = sa->authentication;
     const GW_GLOBAL gw_u32 *outer = sa->authentication + GW_IPSEC_HMAC_OUTER;
     if (auth == GW_IPSEC_AUTH_SHA1) {

@@ -147,6 +147,8 @@ pub(crate) fn hmac_key_bytes(suite: &Suite) -> usize {
     match suite.authentication {
         Authentication::Sha1 => 20,
         Authentication::Sha256 => 32,
+        Authentication::Sha384 => 48,
+        Authentication::Sha512 => 64,
         Authentication::None | Authentication::Ghash | Authentication::Poly1305 | Authentication::Ccm => 0,
     }
 }
@@ -156,6 +158,8 @@ pub(crate) fn icv_bytes(suite: &Suite) -> usize {
     match suite.authentication {
         Authentication::None => 0,
         Authentication::Sha1 => 12,
+        Authentication::Sha384 => 24,
+        Authentication::Sha512 => 32,
         Authentication::Sha256 | Authentication::Ghash | Authentication::Poly1305 | Authentication::Ccm => 16,
     }
 }
@@ -187,6 +191,12 @@ pub(crate) fn transforms(suite: &Suite, cipher_key: &str, hmac_key: &str) -> Str
         }
         Authentication::Sha256 => {
             format!("authentication = \"hmac-sha-256-128\"\nauthentication_key = \"{hmac_key}\"\n")
+        }
+        Authentication::Sha384 => {
+            format!("authentication = \"hmac-sha-384-192\"\nauthentication_key = \"{hmac_key}\"\n")
+        }
+        Authentication::Sha512 => {
+            format!("authentication = \"hmac-sha-512-256\"\nauthentication_key = \"{hmac_key}\"\n")
         }
         Authentication::None => "authentication = \"none\"\ninsecure = true\n".to_owned(),
         Authentication::Ghash | Authentication::Poly1305 | Authentication::Ccm => String::new(),

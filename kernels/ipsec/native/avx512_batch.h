@@ -91,7 +91,7 @@ GW_AVX512 void gw_avx512_prefetch_upcoming(gw_avx512_batch *batch, gw_u32 packet
         __builtin_prefetch(frame);
         __builtin_prefetch(frame + GW_AVX512_ROW_BYTES);
         GW_AVX512_UNROLL
-        for (gw_u32 at = 0; at < sizeof(gw_ipsec_sa); at += GW_AVX512_ROW_BYTES) {
+        for (gw_u32 at = 0; at < offsetof(gw_ipsec_sa, more); at += GW_AVX512_ROW_BYTES) {
             __builtin_prefetch(sa + at);
         }
     }

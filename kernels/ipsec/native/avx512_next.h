@@ -85,7 +85,7 @@ GW_AVX512 __m512i gw_avx512_to_u64(__m512i words, gw_u32 half)
                                            : _mm512_extracti64x4_epi64(words, 1));
 }
 
-GW_STATIC_ASSERT(sizeof(gw_ipsec_sa) == (1 << 8) + (1 << 7), avx512_sa_size);
+GW_STATIC_ASSERT(sizeof(gw_ipsec_sa) == (1 << 9) + (1 << 6), avx512_sa_size);
 
 /* Loads the next packets of a batch, at most sixteen. Sets upcoming.count to 0 at the end of the
  * batch, or if a packet has an invalid SA index. */
@@ -129,7 +129,7 @@ GW_AVX512 void gw_avx512_load_upcoming(gw_avx512_batch *batch)
         const __m512i number = gw_avx512_to_u64(sa, half);
         frame[half] = _mm512_add_epi64(buffer, gw_avx512_to_u64(head, half));
         sa_offset[half] =
-            _mm512_add_epi64(_mm512_slli_epi64(number, 8), _mm512_slli_epi64(number, 7));
+            _mm512_add_epi64(_mm512_slli_epi64(number, 9), _mm512_slli_epi64(number, 6));
     }
     gw_avx512_addresses(upcoming->frame, call->arena, frame[0], frame[1]);
     gw_avx512_addresses(upcoming->sas.sa, call->image + image->sa_offset, sa_offset[0],

@@ -9,9 +9,12 @@ GW_LANE gw_u32 gw_avx512_covers(gw_u32 variant)
     if (suite.protocol == 0) {
         return 0;
     }
-    /* CCM and AH with GMAC have no AVX-512 code. The scalar kernel processes them. */
-    return suite.protocol == GW_IPSEC_ESP ? suite.auth != GW_IPSEC_AUTH_CCM
-                                          : suite.auth != GW_IPSEC_AUTH_GHASH;
+    /* The AVX-512 code does not support these suites. The scalar kernel processes them. */
+    if (suite.auth == GW_IPSEC_AUTH_CCM || suite.auth == GW_IPSEC_AUTH_SHA384 ||
+        suite.auth == GW_IPSEC_AUTH_SHA512) {
+        return 0;
+    }
+    return suite.protocol == GW_IPSEC_ESP || suite.auth != GW_IPSEC_AUTH_GHASH;
 }
 
 #endif

@@ -11,7 +11,7 @@ use crate::common::ipsec::{inverse_keys, write_image};
 use crate::common::{DESTINATIONS, PATTERNS};
 
 const SAS: usize = 24;
-const SA_BYTES: usize = 384;
+const SA_BYTES: usize = 576;
 const BATCHES: [usize; 8] = [1, 2, 5, 15, 17, 33, 256, 300];
 
 /// Row of `kernels/ipsec/suite.h`.
@@ -51,6 +51,8 @@ fn image(suite: &Suite, random: &mut Random, plain: bool) -> Lines {
         let icv_bytes = match suite.auth.as_str() {
             "NONE" => 0,
             "SHA1" => 12,
+            "SHA384" => 24,
+            "SHA512" => 32,
             "GHASH" | "CCM" if suite.cipher == "CTR" => random.pick(&[8, 12, 16]),
             _ => 16,
         };
@@ -208,7 +210,7 @@ fn mark(sealed: &mut Batch, index: usize, random: &mut Random) {
 fn a_native_form_gives_the_results_of_the_kernel() {
     let level = levels().iter().rfind(|level| level.supported()).expect("no level runs on this CPU");
     let suites = suites();
-    assert_eq!(suites.len(), 30);
+    assert_eq!(suites.len(), 46);
     for native in natives() {
         if !native.supported() {
             skip(format_args!("the CPU lacks some of {:?} for native {}", native.features, native.name));

@@ -19,6 +19,7 @@ const ETHERNET_BYTES: usize = 14;
 const IPV4_BYTES: usize = 20;
 /// Bytes of each key of an SA in the format of the peer.
 const KEY_BYTES: usize = 32;
+const HMAC_KEY_BYTES: usize = 64;
 /// Bytes of the salt of an SA in the format of the peer.
 const SALT_BYTES: usize = 4;
 
@@ -115,7 +116,7 @@ pub(super) fn packets(
     }
     for keys in keys {
         let (cipher, salt) = keys.cipher.split_at(suite.key_bytes);
-        for (part, room) in [(cipher, KEY_BYTES), (&keys.authentication[..], KEY_BYTES), (salt, SALT_BYTES)] {
+        for (part, room) in [(cipher, KEY_BYTES), (&keys.authentication[..], HMAC_KEY_BYTES), (salt, SALT_BYTES)] {
             bytes.extend(part.iter().copied().chain(std::iter::repeat(0)).take(room));
         }
     }
@@ -160,6 +161,8 @@ fn numbers(suite: &Suite) -> [u32; 2] {
         Authentication::Ghash => 3,
         Authentication::Poly1305 => 4,
         Authentication::Ccm => 5,
+        Authentication::Sha384 => 6,
+        Authentication::Sha512 => 7,
     };
     [cipher, authentication]
 }

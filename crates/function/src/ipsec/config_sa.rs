@@ -114,7 +114,8 @@ names! {
 
 names! {
     AuthenticationName:
-    "hmac-sha1-96" HmacSha1, "hmac-sha-256-128" HmacSha256,
+    "hmac-sha1-96" HmacSha1, "hmac-sha-256-128" HmacSha256, "hmac-sha-384-192" HmacSha384,
+    "hmac-sha-512-256" HmacSha512,
     "aes-128-gmac" Aes128Gmac, "aes-192-gmac" Aes192Gmac, "aes-256-gmac" Aes256Gmac,
     "none" None
 }
@@ -207,6 +208,8 @@ fn authentication(name: AuthenticationName) -> (Authentication, usize) {
     match name {
         A::HmacSha1 => (Authentication::Sha1, 0),
         A::HmacSha256 => (Authentication::Sha256, 0),
+        A::HmacSha384 => (Authentication::Sha384, 0),
+        A::HmacSha512 => (Authentication::Sha512, 0),
         A::Aes128Gmac => (Authentication::Ghash, 16),
         A::Aes192Gmac => (Authentication::Ghash, 24),
         A::Aes256Gmac => (Authentication::Ghash, 32),
@@ -220,6 +223,8 @@ fn hmac_key_bytes(authentication: Authentication) -> usize {
     match authentication {
         Authentication::Sha1 => 20,
         Authentication::Sha256 => 32,
+        Authentication::Sha384 => 48,
+        Authentication::Sha512 => 64,
         _ => 0,
     }
 }
@@ -429,6 +434,8 @@ impl SaConfig {
         let allowed: &[u8] = match (suite.authentication, suite.cipher) {
             (Authentication::None, _) => &[0],
             (Authentication::Sha1, _) => &[12],
+            (Authentication::Sha384, _) => &[24],
+            (Authentication::Sha512, _) => &[32],
             // RFC 4106, section 6, and RFC 4309, section 6, permit these ICV lengths.
             (Authentication::Ghash, Cipher::Ctr) | (Authentication::Ccm, _) => &[16, 12, 8],
             (Authentication::Sha256 | Authentication::Ghash | Authentication::Poly1305, _) => &[16],

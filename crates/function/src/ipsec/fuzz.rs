@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use hmac::{Hmac, KeyInit, Mac};
 use sha1::Sha1;
-use sha2::Sha256;
+use sha2::{Sha256, Sha512};
 use toml::de::DeTable;
 
 use crate::{BuildContext, Function};
@@ -61,12 +61,23 @@ authentication = "none"
 insecure = true
 udp_encapsulation = {}
 replay_window = 0
+
+[[sa]]
+name = "long"
+spi = 0x1005
+direction = "in"
+source = "192.0.2.1"
+destination = "192.0.2.2"
+encryption = "null"
+authentication = "hmac-sha-512-256"
+authentication_key = "000102030405060708090a0b0c0d0e0f101112131415161718191a1b1c1d1e1f202122232425262728292a2b2c2d2e2f303132333435363738393a3b3c3d3e3f"
+replay_window = 0
 "#;
 
-const KEY: [u8; 32] = {
-    let mut key = [0; 32];
+const KEY: [u8; 64] = {
+    let mut key = [0; 64];
     let mut at = 0;
-    while at < 32 {
+    while at < 64 {
         key[at] = at as u8;
         at += 1;
     }
@@ -81,24 +92,25 @@ pub fn function() -> Arc<dyn Function> {
     super::build(stanza, &context).expect("the stanza is a valid ipsec configuration")
 }
 
-/// Converts fuzzer input to a frame. If the first byte is 0xf0, 0xf1 or 0xf2, it selects an SA, and
-/// the frame carries the other bytes as an authentic packet. Otherwise, the input is the frame.
+/// Converts fuzzer input to a frame. If the first byte is 0xf0 to 0xf3, it selects an SA, and the frame
+/// carries the other bytes as an authentic packet. Otherwise, the input is the frame.
 pub fn frame(data: &[u8]) -> Vec<u8> {
     match data {
-        [0xf0, inside @ ..] => ipv4(50, &esp(0x1001, inside)),
+        [0xf0, inside @ ..] => ipv4(50, &esp::<Hmac<Sha256>>(0x1001, inside, &KEY[..32], 16)),
         [0xf1, inside @ ..] => ah(inside),
-        [0xf2, inside @ ..] => ipv6(&esp(0x1003, inside)),
+        [0xf2, inside @ ..] => ipv6(&esp::<Hmac<Sha256>>(0x1003, inside, &KEY[..32], 16)),
+        [0xf3, inside @ ..] => ipv4(50, &esp::<Hmac<Sha512>>(0x1005, inside, &KEY, 32)),
         _ => data.to_vec(),
     }
 }
 
-fn esp(spi: u32, inside: &[u8]) -> Vec<u8> {
+fn esp<M: Mac + KeyInit>(spi: u32, inside: &[u8], key: &[u8], icv_bytes: usize) -> Vec<u8> {
     let mut esp = spi.to_be_bytes().to_vec();
     esp.extend(1u32.to_be_bytes());
     esp.extend(&inside[..inside.len() & !3]);
-    let mut mac = Hmac::<Sha256>::new_from_slice(&KEY).expect("HMAC takes keys of any length");
+    let mut mac = <M as KeyInit>::new_from_slice(key).expect("HMAC takes keys of any length");
     mac.update(&esp);
-    esp.extend(&mac.finalize().into_bytes()[..16]);
+    esp.extend(&mac.finalize().into_bytes()[..icv_bytes]);
     esp
 }
 

@@ -2,11 +2,14 @@
 //! same layout, beginning with its member `authentication`.
 //!
 //! ```text
-//! 0                            64                     304        320
-//! | authentication, 16 words   | keys, 60 words       | reserved |
-//!   HMAC: inner and outer state  AES: round keys
-//!   GHASH: powers 1 to 4 of H    ChaCha20: the key
+//! 0                            64                     304        320                        512
+//! | authentication, 16 words   | keys, 60 words       | reserved | more, 48 words           |
+//!   HMAC: inner and outer state  AES: round keys                   HMAC-SHA-384 and -512:
+//!   GHASH: powers 1 to 4 of H    ChaCha20: the key                 outer state
 //! ```
+//!
+//! The states of HMAC-SHA-384 and HMAC-SHA-512 consist of 64-bit words. Their inner state fills
+//! `authentication`.
 //!
 //! AES-128 has fewer round keys than AES-256. With AES-128, the free space after the round keys
 //! holds the powers 5 to 8 of H. The `native` kernel uses them to add eight blocks to the hash at
@@ -20,26 +23,51 @@ use super::aes_key;
 use super::suite::{Authentication, Cipher, Suite};
 
 /// Size of the keys of one SA in the table image, in bytes.
-pub const KEY_AREA_BYTES: usize = 320;
+pub const KEY_AREA_BYTES: usize = 512;
 /// Offset of the keys in the key area, in bytes.
 const KEYS: usize = 64;
 /// Offset of the powers 5 to 8 of the GHASH key H in an SA's key area, in bytes. Only AES keys of
 /// [`AES128_BYTES`] bytes leave space for these powers.
 const MORE_POWERS: usize = KEYS + 11 * 16;
 const AES128_BYTES: usize = 16;
-/// Offset of the outer HMAC state in the key area, in bytes.
+/// Offset of the outer state of HMAC-SHA1 and HMAC-SHA-256 in the key area, in bytes.
 const HMAC_OUTER: usize = 32;
+/// Offset of the member `more` in the key area, in bytes.
+const MORE: usize = 320;
 
 /// Initial hash value of SHA-1 (FIPS 180-4, section 5.3.1).
 const SHA1_INITIAL: [u32; 5] = [0x6745_2301, 0xefcd_ab89, 0x98ba_dcfe, 0x1032_5476, 0xc3d2_e1f0];
 /// Initial hash value of SHA-256 (FIPS 180-4, section 5.3.3).
 const SHA256_INITIAL: [u32; 8] =
     [0x6a09_e667, 0xbb67_ae85, 0x3c6e_f372, 0xa54f_f53a, 0x510e_527f, 0x9b05_688c, 0x1f83_d9ab, 0x5be0_cd19];
+/// Initial hash value of SHA-384 (FIPS 180-4, section 5.3.4).
+const SHA384_INITIAL: [u64; 8] = [
+    0xcbbb_9d5d_c105_9ed8,
+    0x629a_292a_367c_d507,
+    0x9159_015a_3070_dd17,
+    0x152f_ecd8_f70e_5939,
+    0x6733_2667_ffc0_0b31,
+    0x8eb4_4a87_6858_1511,
+    0xdb0c_2e0d_64f9_8fa7,
+    0x47b5_481d_befa_4fa4,
+];
+/// Initial hash value of SHA-512 (FIPS 180-4, section 5.3.5).
+const SHA512_INITIAL: [u64; 8] = [
+    0x6a09_e667_f3bc_c908,
+    0xbb67_ae85_84ca_a73b,
+    0x3c6e_f372_fe94_f82b,
+    0xa54f_f53a_5f1d_36f1,
+    0x510e_527f_ade6_82d1,
+    0x9b05_688c_2b3e_6c1f,
+    0x1f83_d9ab_fb41_bd6b,
+    0x5be0_cd19_137e_2179,
+];
 
 /// Fills the key area of an SA with this suite.
 ///
 /// `encryption_key` is the key of the cipher or of GMAC, without the salt. It has `suite.key_bytes`
-/// bytes. `authentication_key` is the HMAC key. It has at most 64 bytes, and is empty without HMAC.
+/// bytes. `authentication_key` is the HMAC key. It is not longer than a block of the hash, and is
+/// empty without HMAC.
 ///
 /// # Panics
 ///
@@ -57,6 +85,11 @@ pub fn emit_keys(suite: &Suite, inbound: bool, encryption_key: &[u8], authentica
         Authentication::Sha256 => {
             put(out, 0, &*sha256_state(authentication_key, 0x36));
             put(out, HMAC_OUTER, &*sha256_state(authentication_key, 0x5c));
+        }
+        Authentication::Sha384 | Authentication::Sha512 => {
+            let initial = if suite.authentication == Authentication::Sha384 { SHA384_INITIAL } else { SHA512_INITIAL };
+            put_words(out, 0, &*sha512_state(initial, authentication_key, 0x36));
+            put_words(out, MORE, &*sha512_state(initial, authentication_key, 0x5c));
         }
         Authentication::Ghash => {
             let powers = ghash_powers(encryption_key);
@@ -79,10 +112,11 @@ pub fn emit_keys(suite: &Suite, inbound: bool, encryption_key: &[u8], authentica
     out[KEYS..][..bytes.len()].copy_from_slice(bytes);
 }
 
-/// Returns the XOR of `pad` and the HMAC key, padded with zeros to 64 bytes (RFC 2104, section 2).
-fn padded(key: &[u8], pad: u8) -> Zeroizing<[u8; 64]> {
-    assert!(key.len() <= 64, "an HMAC key longer than a block must be hashed first");
-    let mut block = Zeroizing::new([pad; 64]);
+/// Returns the XOR of `pad` and the HMAC key, which is extended with zeros to the size of a block
+/// (RFC 2104, section 2).
+fn padded<const BLOCK_BYTES: usize>(key: &[u8], pad: u8) -> Zeroizing<[u8; BLOCK_BYTES]> {
+    assert!(key.len() <= BLOCK_BYTES, "an HMAC key longer than a block must be hashed first");
+    let mut block = Zeroizing::new([pad; BLOCK_BYTES]);
     block.iter_mut().zip(key).for_each(|(byte, key)| *byte ^= key);
     block
 }
@@ -99,6 +133,14 @@ fn sha1_state(key: &[u8], pad: u8) -> Zeroizing<[u32; 5]> {
 fn sha256_state(key: &[u8], pad: u8) -> Zeroizing<[u32; 8]> {
     let mut state = Zeroizing::new(SHA256_INITIAL);
     sha2::block_api::compress256(&mut state, std::slice::from_ref(&*padded(key, pad)));
+    state
+}
+
+/// Returns the state of SHA-384 or SHA-512, which differ in the initial hash value, after the block
+/// that contains the padded HMAC key (RFC 2104, section 4).
+fn sha512_state(initial: [u64; 8], key: &[u8], pad: u8) -> Zeroizing<[u64; 8]> {
+    let mut state = Zeroizing::new(initial);
+    sha2::block_api::compress512(&mut state, std::slice::from_ref(&*padded(key, pad)));
     state
 }
 
@@ -146,6 +188,13 @@ fn dot(a: u128, b: u128) -> u128 {
 
 fn put(out: &mut [u8], at: usize, words: &[u32]) {
     for (bytes, word) in out[at..].chunks_exact_mut(4).zip(words) {
+        bytes.copy_from_slice(&word.to_le_bytes());
+    }
+}
+
+/// Writes 64-bit words of a hash state from byte offset `at` on.
+fn put_words(out: &mut [u8], at: usize, words: &[u64]) {
+    for (bytes, word) in out[at..].chunks_exact_mut(8).zip(words) {
         bytes.copy_from_slice(&word.to_le_bytes());
     }
 }

@@ -40,6 +40,10 @@ pub enum Authentication {
     Poly1305,
     /// CBC-MAC of AES-CCM (RFC 4309).
     Ccm,
+    /// HMAC-SHA-384-192 (RFC 4868).
+    Sha384,
+    /// HMAC-SHA-512-256 (RFC 4868).
+    Sha512,
 }
 
 /// Combination of protocol, cipher and authentication that an SA uses.
@@ -89,6 +93,22 @@ pub const SUITES: &[Suite] = &[
     suite("ccm128", Protocol::Esp, Cipher::Ctr, 16, Authentication::Ccm),
     suite("ccm192", Protocol::Esp, Cipher::Ctr, 24, Authentication::Ccm),
     suite("ccm256", Protocol::Esp, Cipher::Ctr, 32, Authentication::Ccm),
+    suite("cbc128_sha384", Protocol::Esp, Cipher::Cbc, 16, Authentication::Sha384),
+    suite("cbc192_sha384", Protocol::Esp, Cipher::Cbc, 24, Authentication::Sha384),
+    suite("cbc256_sha384", Protocol::Esp, Cipher::Cbc, 32, Authentication::Sha384),
+    suite("ctr128_sha384", Protocol::Esp, Cipher::Ctr, 16, Authentication::Sha384),
+    suite("ctr192_sha384", Protocol::Esp, Cipher::Ctr, 24, Authentication::Sha384),
+    suite("ctr256_sha384", Protocol::Esp, Cipher::Ctr, 32, Authentication::Sha384),
+    suite("null_sha384", Protocol::Esp, Cipher::Null, 0, Authentication::Sha384),
+    suite("ah_sha384", Protocol::Ah, Cipher::Null, 0, Authentication::Sha384),
+    suite("cbc128_sha512", Protocol::Esp, Cipher::Cbc, 16, Authentication::Sha512),
+    suite("cbc192_sha512", Protocol::Esp, Cipher::Cbc, 24, Authentication::Sha512),
+    suite("cbc256_sha512", Protocol::Esp, Cipher::Cbc, 32, Authentication::Sha512),
+    suite("ctr128_sha512", Protocol::Esp, Cipher::Ctr, 16, Authentication::Sha512),
+    suite("ctr192_sha512", Protocol::Esp, Cipher::Ctr, 24, Authentication::Sha512),
+    suite("ctr256_sha512", Protocol::Esp, Cipher::Ctr, 32, Authentication::Sha512),
+    suite("null_sha512", Protocol::Esp, Cipher::Null, 0, Authentication::Sha512),
+    suite("ah_sha512", Protocol::Ah, Cipher::Null, 0, Authentication::Sha512),
 ];
 
 const fn suite(

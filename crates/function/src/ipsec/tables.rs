@@ -4,7 +4,7 @@
 //! ```text
 //! 0        64                          selector_offset
 //! | header | SA 0 | SA 1 | ...         | selector 0 | selector 1 | ... |
-//!            384 bytes each              64 bytes each
+//!            576 bytes each              64 bytes each
 //! ```
 
 use std::net::IpAddr;
@@ -23,7 +23,7 @@ use crate::Error;
 /// Magic number, which is the first word of the image.
 const MAGIC: u32 = u32::from_le_bytes(*b"IPSE");
 const HEADER_BYTES: usize = 64;
-const SA_BYTES: usize = 384;
+const SA_BYTES: usize = 576;
 const SELECTOR_BYTES: usize = 64;
 const PROTOCOL_ANY: u16 = 256;
 
@@ -181,7 +181,7 @@ const _: () = {
     assert!(UDP_SOURCE == DESTINATION + 16);
     assert!(SELECTOR_FIRST == UDP_SOURCE + 4);
     assert!(AUTHENTICATION == SELECTOR_FIRST + 3 * 4);
-    assert!(SA_BYTES == AUTHENTICATION + 4 * 16 + 4 * 60 + 4 * 4);
+    assert!(SA_BYTES == AUTHENTICATION + 4 * 16 + 4 * 60 + 4 * 4 + 4 * 48);
     assert!(super::key_area::KEY_AREA_BYTES == SA_BYTES - AUTHENTICATION);
     assert!(SELECTOR_BYTES == 16 * 2 + 4 + 4 + 8 + 4 * 4);
 };

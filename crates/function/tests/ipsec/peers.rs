@@ -190,6 +190,8 @@ fn tshark_row(association: &Association) -> Option<String> {
     let (authentication, hmac_key) = match suite.authentication {
         Authentication::Sha1 => ("HMAC-SHA-1-96 [RFC2404]", hex(&association.hmac_key)),
         Authentication::Sha256 => ("HMAC-SHA-256-128 [RFC4868]", hex(&association.hmac_key)),
+        Authentication::Sha384 => ("HMAC-SHA-384-192 [RFC4868]", hex(&association.hmac_key)),
+        Authentication::Sha512 => ("HMAC-SHA-512-256 [RFC4868]", hex(&association.hmac_key)),
         _ => ("NULL", String::new()),
     };
     let digits = |key: String| if key.is_empty() { key } else { format!("0x{key}") };

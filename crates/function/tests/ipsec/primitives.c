@@ -10,7 +10,7 @@
  *   block ROUNDS AREA DATA           one block
  *   ctr ROUNDS AREA NONCE DATA       counter starts at 1
  *   sha1 AREA DATA SUFFIX            full HMAC; SUFFIX has 4 bytes or none
- *   sha256 AREA DATA SUFFIX
+ *   sha256, sha384, sha512           the same
  *   gcm ROUNDS AREA NONCE AAD DATA   ciphertext and tag
  *   ccm ROUNDS AREA NONCE AAD DATA   NONCE has 11 bytes: ciphertext and tag of 16 bytes
  *   chacha20 AREA NONCE COUNTER DATA
@@ -21,7 +21,7 @@
  *                                    IV, and the plaintext
  *   decapsulate VARIANT SA SEQUENCE PACKET
  *                                    plaintext, or "no" if the ICV is wrong
- *   ah VARIANT SA SEQUENCE IV DATA   tag
+ *   ah VARIANT SA SEQUENCE IV DATA   ICV
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -80,11 +80,11 @@ static gw_text text_with(const gw_u8 *data, gw_u32 count, const gw_u8 *suffix, g
     return text;
 }
 
-static void print_tag(gw_ipsec_tag tag)
+static void print_tag(gw_ipsec_tag tag, gw_u32 icv_bytes)
 {
-    gw_u8 out[16];
-    gw_ipsec_tag_store(out, tag, 16);
-    print(out, 16);
+    gw_u8 out[32];
+    gw_ipsec_tag_store(out, tag, icv_bytes);
+    print(out, icv_bytes);
 }
 
 /* Encrypts `data` with CCM and prints it with its tag. gw_ipsec_ccm has shorter additional data. */
@@ -144,7 +144,7 @@ static void aes(const char *operation, char *const *words, gw_u32 shift)
         gw_ghash_element sum = gw_ghash_zero();
         sum = gw_ipsec_ghash_text(sum, sa.authentication, gw_text_of(data, bytes[3]));
         sum = gw_ipsec_ghash_text(sum, sa.authentication, gw_text_of(plain, bytes[4]));
-        print_tag(gw_ipsec_gcm_tag(&sa, rounds, sum, bytes[3], bytes[4], iv));
+        print_tag(gw_ipsec_gcm_tag(&sa, rounds, sum, bytes[3], bytes[4], iv), 16);
     }
 }
 
@@ -217,7 +217,7 @@ static void packet(const char *operation, char *const *words, gw_u32 shift)
     } else {
         const gw_u64 iv = gw_load_be64(field(words, 3, 0));
         const gw_u8 *data = field(words, 4, shift);
-        print_tag(gw_ipsec_ah_tag(&sa, suite, data, bytes[4], iv, sequence));
+        print_tag(gw_ipsec_ah_tag(&sa, suite, data, bytes[4], iv, sequence), sa.icv_bytes);
     }
 }
 
@@ -230,6 +230,15 @@ static void hmac(const char *operation, char *const *words, gw_u32 shift)
     if (strcmp(operation, "sha1") == 0) {
         const gw_sha1 mac = gw_hmac_sha1(sa.authentication, sa.authentication + 8, text);
         printf("%08x%08x%08x%08x%08x", mac.a, mac.b, mac.c, mac.d, mac.e);
+    } else if (strcmp(operation, "sha256") != 0) {
+        const gw_u32 words_max = strcmp(operation, "sha384") == 0 ? 6 : 8;
+        const gw_sha512 mac = gw_hmac_sha512(sa.authentication, sa.more, words_max, text);
+        const gw_u64 digest[] = {mac.a, mac.b, mac.c, mac.d, mac.e, mac.f, mac.g, mac.h};
+        for (gw_u32 i = 0; i < words_max; i++) {
+            gw_u8 word[8];
+            gw_store_be64(word, digest[i]);
+            print(word, 8);
+        }
     } else {
         const gw_sha256 mac = gw_hmac_sha256(sa.authentication, sa.authentication + 8, text);
         printf("%08x%08x%08x%08x%08x%08x%08x%08x", mac.a, mac.b, mac.c, mac.d, mac.e, mac.f, mac.g,
@@ -258,7 +267,7 @@ int main(void)
         }
         if (is_one_of(operation, "encapsulate decapsulate ah")) {
             packet(operation, words, shift);
-        } else if (is_one_of(operation, "sha1 sha256")) {
+        } else if (is_one_of(operation, "sha1 sha256 sha384 sha512")) {
             hmac(operation, words, shift);
         } else if (is_one_of(operation, "chacha20 poly1305 aead")) {
             chacha20(operation, words, shift);

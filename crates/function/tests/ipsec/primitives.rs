@@ -130,6 +130,12 @@ fn hmac_sha256_rfc_4231() {
     hmac_rfc("sha256", "rfc4231/hmac-sha256.txt", 4);
 }
 
+#[test]
+fn hmac_sha384_and_sha512_rfc_4868() {
+    hmac_rfc("sha384", "rfc4868/hmac-sha384.txt", 3);
+    hmac_rfc("sha512", "rfc4868/hmac-sha512.txt", 3);
+}
+
 fn rows<const N: usize>(path: &str) -> Vec<[String; N]> {
     let text = read(path);
     let row = |line: &str| {
@@ -155,6 +161,12 @@ fn hmac_sha1_wycheproof() {
 #[test]
 fn hmac_sha256_wycheproof() {
     hmac_wycheproof("sha256", (54, 162));
+}
+
+#[test]
+fn hmac_sha384_and_sha512_wycheproof() {
+    hmac_wycheproof("sha384", (54, 162));
+    hmac_wycheproof("sha512", (54, 162));
 }
 
 #[test]

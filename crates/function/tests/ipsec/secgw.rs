@@ -108,6 +108,8 @@ impl Setup {
         let authentication = match suite.authentication {
             Authentication::Sha1 => format!("auth_algo sha1-hmac auth_key {}", digits(&association.hmac_key)),
             Authentication::Sha256 => format!("auth_algo sha256-hmac auth_key {}", digits(&association.hmac_key)),
+            Authentication::Sha384 => format!("auth_algo sha384-hmac auth_key {}", digits(&association.hmac_key)),
+            Authentication::Sha512 => format!("auth_algo sha512-hmac auth_key {}", digits(&association.hmac_key)),
             _ => "auth_algo null".to_owned(),
         };
         Some(format!("{cipher} {authentication}"))

@@ -38,6 +38,8 @@ impl Keys {
         let icv_bytes = match suite.authentication {
             Authentication::None => 0,
             Authentication::Sha1 => 12,
+            Authentication::Sha384 => 24,
+            Authentication::Sha512 => 32,
             // GCM and CCM allow these lengths (RFC 4106, section 6; RFC 4309, section 6). GMAC has
             // only 16 (RFC 4543).
             Authentication::Ghash | Authentication::Ccm if suite.cipher == Cipher::Ctr => [8, 12, 16][random.below(3)],
@@ -46,6 +48,8 @@ impl Keys {
         let hmac_bytes = match suite.authentication {
             Authentication::Sha1 => 20,
             Authentication::Sha256 => 32,
+            Authentication::Sha384 => 48,
+            Authentication::Sha512 => 64,
             _ => 0,
         };
         Self {
@@ -61,7 +65,7 @@ impl Keys {
 
     /// Returns the SA in the layout of `kernels/ipsec/image.h`, in hexadecimal digits.
     fn image(&self, inbound: bool) -> String {
-        let mut sa = [0; 384];
+        let mut sa = [0; 576];
         sa[..4].copy_from_slice(&SPI.to_le_bytes());
         sa[4..8].copy_from_slice(&(1 | (2 * u32::from(inbound)) | if self.esn { ESN } else { 0 }).to_le_bytes());
         sa[8..12].copy_from_slice(&self.salt);
@@ -164,6 +168,8 @@ impl Keys {
         }
         match self.suite.authentication {
             Authentication::Sha1 => mac!(sha1::Sha1),
+            Authentication::Sha384 => mac!(sha2::Sha384),
+            Authentication::Sha512 => mac!(sha2::Sha512),
             _ => mac!(sha2::Sha256),
         }
     }
@@ -274,7 +280,7 @@ fn every_ah_suite_equals_rustcrypto() {
             let suffix: &[u8] = if keys.esn { &upper } else { &[] };
             let tag = match suite.authentication {
                 Authentication::Ghash => keys.aead(&iv, &[&data[..], suffix].concat(), &mut []),
-                _ => keys.hmac(&[&data, suffix])[..16].to_vec(),
+                _ => keys.hmac(&[&data, suffix])[..keys.icv_bytes].to_vec(),
             };
             let variant = suite::variant(number as u8, false);
             let operation = format!("ah {variant} {} {sequence} {} {}", keys.image(false), hex(&iv), hex(&data));

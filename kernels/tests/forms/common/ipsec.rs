@@ -17,7 +17,7 @@ use super::{DESTINATIONS, PATTERNS};
 /// round keys, so that authentic packets decrypt to random bytes. The inbound SA of the first pair
 /// accepts every packet, the others accept only UDP.
 const PAIRS: usize = 4;
-const SA_BYTES: usize = 384;
+const SA_BYTES: usize = 576;
 const SELECTOR_BYTES: usize = 64;
 
 pub(crate) fn ipsec_image() -> Lines {
@@ -32,7 +32,7 @@ pub(crate) fn ipsec_image() -> Lines {
             let front = [0x1000 + pair as u32, 1 | direction << 1, 0, u32::from_le_bytes([0, 12, 64, 0])];
             let endpoints = [0xc000_0201, 0, 0, 0, 0xc000_0202, 0, 0, 0];
             let back = [0, pair as u32, direction, 0];
-            let sa: Vec<u32> = [&front[..], &endpoints, &back, &states, keys, &[0; 20]].concat();
+            let sa: Vec<u32> = [&front[..], &endpoints, &back, &states, keys, &[0; 68]].concat();
             sas.extend(sa.iter().flat_map(|word| word.to_le_bytes()));
         }
         let mut selector = [0; SELECTOR_BYTES];

@@ -62,6 +62,8 @@ fn suites() -> Vec<Suite> {
                 icv_bytes: match (authentication, cipher) {
                     ("NONE", _) => &[0],
                     ("SHA1", _) => &[12],
+                    ("SHA384", _) => &[24],
+                    ("SHA512", _) => &[32],
                     ("GHASH" | "CCM", "GW_IPSEC_CIPHER_CTR") => &[8, 12, 16],
                     _ => &[16],
                 },
@@ -111,6 +113,7 @@ fn image(suite: Suite, random: &mut Random) -> (Lines, Vec<Pair>) {
         let pair = Pair { flags };
         let icv_bytes = random.pick(suite.icv_bytes);
         let mut authentication: Vec<u32> = (0..16).map(|_| random.next_u32()).collect();
+        let more: Vec<u32> = (0..48).map(|_| random.next_u32()).collect();
         let round_key_words = suite.key_bytes + 28;
         let mut keys: Vec<u32> = (0..60).map(|_| random.next_u32()).collect();
         if suite.is_ghash {
@@ -136,6 +139,7 @@ fn image(suite: Suite, random: &mut Random) -> (Lines, Vec<Pair>) {
             let mut keys = if suite.is_cbc && direction == INBOUND { inverse_keys(&keys) } else { keys.clone() };
             keys.resize(64, 0);
             sas.extend(keys);
+            sas.extend(&more);
         }
         selectors.extend(selector(random));
         pairs.push(pair);
@@ -321,7 +325,7 @@ fn parts_of(suite: Suite, count: usize, random: &mut Random) -> [Part; 2] {
     let mut room = |_: &Vec<u8>| match random.below(16) {
         0 => (random.below(90), 64),
         1 => (90, 0),
-        _ => (80 + random.below(30), 64),
+        _ => (88 + random.below(30), 64),
     };
     let [plain_rooms, frame_rooms] = [&plain, &frames].map(|frames| frames.iter().map(&mut room).collect());
     let inbound = numbers.iter().map(|&number| parameter(number, 1)).collect();

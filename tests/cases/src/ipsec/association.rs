@@ -85,6 +85,8 @@ pub fn icv_bytes(suite: &Suite) -> &'static [usize] {
     match (suite.authentication, suite.cipher) {
         (Authentication::None, _) => &[0],
         (Authentication::Sha1, _) => &[12],
+        (Authentication::Sha384, _) => &[24],
+        (Authentication::Sha512, _) => &[32],
         (Authentication::Ghash, Cipher::Ctr) | (Authentication::Ccm, _) => &[8, 12, 16],
         _ => &[16],
     }
@@ -112,6 +114,8 @@ impl Association {
         let hmac_bytes = match suite.authentication {
             Authentication::Sha1 => 20,
             Authentication::Sha256 => 32,
+            Authentication::Sha384 => 48,
+            Authentication::Sha512 => 64,
             _ => 0,
         };
         Self {
@@ -190,6 +194,8 @@ impl Association {
         stanza += &match suite.authentication {
             Authentication::Sha1 => authentication("hmac-sha1-96"),
             Authentication::Sha256 => authentication("hmac-sha-256-128"),
+            Authentication::Sha384 => authentication("hmac-sha-384-192"),
+            Authentication::Sha512 => authentication("hmac-sha-512-256"),
             Authentication::None => "authentication = \"none\"\n".to_owned(),
             Authentication::Ccm => format!("icv_bytes = {}\n", self.icv_bytes),
             Authentication::Ghash if suite.cipher == Cipher::Ctr => format!("icv_bytes = {}\n", self.icv_bytes),
@@ -228,6 +234,8 @@ impl Association {
         line += &match (self.suite.cipher, self.suite.authentication) {
             (_, Authentication::Sha1) => format!(" auth=HMAC-SHA1-96 auth_key={}", hex(&self.hmac_key)),
             (_, Authentication::Sha256) => format!(" auth=SHA2-256-128 auth_key={}", hex(&self.hmac_key)),
+            (_, Authentication::Sha384) => format!(" auth=SHA2-384-192 auth_key={}", hex(&self.hmac_key)),
+            (_, Authentication::Sha512) => format!(" auth=SHA2-512-256 auth_key={}", hex(&self.hmac_key)),
             (Cipher::Null, Authentication::Ghash) => format!(" auth=AES-GMAC auth_key={}", salted()),
             _ => String::new(),
         };

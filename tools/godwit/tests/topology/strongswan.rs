@@ -114,6 +114,9 @@ fn strongswan_acts_as_the_other_gateway() {
         ("aes128-sha1", "aes-128-cbc", Some("hmac-sha1-96"), None),
         ("aes192-sha1", "aes-192-cbc", Some("hmac-sha1-96"), None),
         ("aes256-sha256", "aes-256-cbc", Some("hmac-sha-256-128"), None),
+        ("aes128-sha384", "aes-128-cbc", Some("hmac-sha-384-192"), None),
+        ("aes256-sha512", "aes-256-cbc", Some("hmac-sha-512-256"), None),
+        ("null-sha512", "null", Some("hmac-sha-512-256"), None),
         ("aes128ctr-sha256", "aes-128-ctr", Some("hmac-sha-256-128"), None),
         ("chacha20poly1305", "chacha20-poly1305", None, None),
     ] {
@@ -126,7 +129,10 @@ fn strongswan_acts_as_the_other_gateway() {
         let transforms = |side: &str| {
             let key =
                 |what: &str| ours.key(&format!("{what} {side} key")).unwrap_or_else(|| panic!("{proposal}: {what}"));
-            let encrypted = format!("encryption = \"{encryption}\"\nencryption_key = \"{}\"\n", key("encryption"));
+            let encrypted = match encryption {
+                "null" => "encryption = \"null\"\n".to_owned(),
+                _ => format!("encryption = \"{encryption}\"\nencryption_key = \"{}\"\n", key("encryption")),
+            };
             let signed = authentication.map_or_else(String::new, |name| {
                 format!("authentication = \"{name}\"\nauthentication_key = \"{}\"\n", key("integrity"))
             });

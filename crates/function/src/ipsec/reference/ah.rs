@@ -76,6 +76,8 @@ fn icv(sa: &Association<'_>, sequence: u64, packet: &[u8], at: usize, outbound: 
     Ok(match sa.suite.authentication {
         Authentication::Sha1 => crypto::hmac_sha1(sa.authentication_key, &[&data]),
         Authentication::Sha256 => crypto::hmac_sha256(sa.authentication_key, &[&data]),
+        Authentication::Sha384 => crypto::hmac_sha384(sa.authentication_key, &[&data]),
+        Authentication::Sha512 => crypto::hmac_sha512(sa.authentication_key, &[&data]),
         Authentication::Ghash => crypto::gcm_encrypt(sa.key, &nonce(sa, &iv), &data, &mut []).to_vec(),
         Authentication::None | Authentication::Poly1305 | Authentication::Ccm => Vec::new(),
     })

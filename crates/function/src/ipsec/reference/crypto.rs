@@ -13,7 +13,7 @@ use ccm::{Ccm, TagSize};
 use chacha20poly1305::ChaCha20Poly1305;
 use hmac::{Hmac, Mac};
 use sha1::Sha1;
-use sha2::Sha256;
+use sha2::{Sha256, Sha384, Sha512};
 
 /// Calls a function with the AES type for the key length.
 macro_rules! with_aes {
@@ -160,6 +160,20 @@ pub(super) fn hmac_sha1(key: &[u8], pieces: &[&[u8]]) -> Vec<u8> {
 /// Returns the HMAC-SHA-256 (RFC 4868) of concatenated pieces.
 pub(super) fn hmac_sha256(key: &[u8], pieces: &[&[u8]]) -> Vec<u8> {
     let mut mac = Hmac::<Sha256>::new_from_slice(key).expect("HMAC takes keys of any length");
+    pieces.iter().for_each(|piece| mac.update(piece));
+    mac.finalize().into_bytes().to_vec()
+}
+
+/// Returns the HMAC-SHA-384 (RFC 4868) of concatenated pieces.
+pub(super) fn hmac_sha384(key: &[u8], pieces: &[&[u8]]) -> Vec<u8> {
+    let mut mac = Hmac::<Sha384>::new_from_slice(key).expect("HMAC takes keys of any length");
+    pieces.iter().for_each(|piece| mac.update(piece));
+    mac.finalize().into_bytes().to_vec()
+}
+
+/// Returns the HMAC-SHA-512 (RFC 4868) of concatenated pieces.
+pub(super) fn hmac_sha512(key: &[u8], pieces: &[&[u8]]) -> Vec<u8> {
+    let mut mac = Hmac::<Sha512>::new_from_slice(key).expect("HMAC takes keys of any length");
     pieces.iter().for_each(|piece| mac.update(piece));
     mac.finalize().into_bytes().to_vec()
 }

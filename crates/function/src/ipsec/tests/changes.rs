@@ -423,5 +423,5 @@ fn adds_many_sas_one_by_one() {
     }
     let frames: Vec<_> = (0..100).map(|index| esp_frame(0x1000 + index * 198, 3)).collect();
     assert!(prepare(&function, 0, 1, &frames).iter().all(|work| matches!(work, Work::Run { .. })));
-    assert!(engine.changed.borrow().iter().all(|range| range.len() <= 384));
+    assert!(engine.changed.borrow().iter().all(|range| range.len() <= 576));
 }

@@ -80,13 +80,21 @@ fn keys(encryption: &str, key: usize, authentication: &str, hmac_key: usize) -> 
     text
 }
 
+/// Part of the suite's name, configuration value, and length of the key in bytes.
+const HMACS: [(&str, &str, usize); 4] = [
+    ("sha1", "hmac-sha1-96", 20),
+    ("sha256", "hmac-sha-256-128", 32),
+    ("sha384", "hmac-sha-384-192", 48),
+    ("sha512", "hmac-sha-512-256", 64),
+];
+
 /// Returns the name of every suite and its configuration keys.
 fn all_suites() -> Vec<(&'static str, String)> {
     let mut all = Vec::new();
     for bits in [128, 192, 256] {
         let bytes = bits / 8;
         for (mode, salt) in [("cbc", 0), ("ctr", 4)] {
-            for (hash, hmac, hmac_key) in [("sha1", "hmac-sha1-96", 20), ("sha256", "hmac-sha-256-128", 32)] {
+            for (hash, hmac, hmac_key) in HMACS {
                 let text = keys(&format!("aes-{bits}-{mode}"), bytes + salt, hmac, hmac_key);
                 all.push((format!("{mode}{bits}_{hash}"), text));
             }
@@ -98,7 +106,7 @@ fn all_suites() -> Vec<(&'static str, String)> {
         let ah = keys("", 0, &format!("aes-{bits}-gmac"), bytes + 4) + "protocol = \"ah\"\n";
         all.push((format!("ah_gmac{bits}"), ah));
     }
-    for (hash, hmac, hmac_key) in [("sha1", "hmac-sha1-96", 20), ("sha256", "hmac-sha-256-128", 32)] {
+    for (hash, hmac, hmac_key) in HMACS {
         all.push((format!("null_{hash}"), keys("null", 0, hmac, hmac_key)));
         all.push((format!("ah_{hash}"), keys("", 0, hmac, hmac_key) + "protocol = \"ah\"\n"));
     }
@@ -180,6 +188,8 @@ fn rejects_invalid_sas_without_showing_keys() {
         ("out", keys("aes-128-gcm", 20, "", 20), "authentication_key of SA \"a\" is not used"),
         ("out", keys("aes-128-cbc", 0, "hmac-sha1-96", 20), "encryption_key of SA \"a\" is missing"),
         ("out", keys("aes-128-cbc", 16, "hmac-sha-256-128", 20), "authentication_key of SA \"a\" must have 32 bytes"),
+        ("out", keys("aes-128-cbc", 16, "hmac-sha-384-192", 32), "authentication_key of SA \"a\" must have 48 bytes"),
+        ("out", keys("aes-128-cbc", 16, "hmac-sha-512-256", 48), "authentication_key of SA \"a\" must have 64 bytes"),
         ("out", cbc.replace(&digits(16), &"00".repeat(16)), "encryption_key of SA \"a\" repeats a few bytes"),
         ("out", cbc.replace(&digits(20), &"30313233".repeat(5)), "authentication_key of SA \"a\" repeats a few bytes"),
         ("out", keys("aes-128-cbc", 16, "hmac-sha1-96", 20) + "protocol = \"ah\"", "AH, which does not encrypt"),
@@ -272,7 +282,7 @@ fn room_equals_the_needs_of_the_sas() {
     let ah = keys("", 0, "aes-128-gmac", 20) + "protocol = \"ah\"\n";
     assert_eq!(room(&stanza("out", &ah)), (20 + 12 + 8 + 16, 0, [0; 16]));
     assert_eq!(room(&stanza("out", &(ah + ipv6))), (40 + 40, 0, [0; 16]));
-    assert_eq!(room("headroom_bytes = 80\ntailroom_bytes = 33\n"), (80, 33, [0; 16]));
+    assert_eq!(room("headroom_bytes = 88\ntailroom_bytes = 49\n"), (88, 49, [0; 16]));
     let for_any_suite = (CONTRACT.headroom_bytes, CONTRACT.tailroom_bytes, [0; 16]);
     assert_eq!(room(""), for_any_suite, "SAs that are added later fit, whatever their suite is");
     for (name, text) in all_suites() {
@@ -311,7 +321,7 @@ fn the_image_has_the_layout_of_image_h() {
     let word = |at: usize| u32::from_le_bytes(*image[at..].first_chunk().unwrap());
     assert_eq!(&image[..4], b"IPSE");
     let slots = 3 * 128;
-    let first_selector = 64 + slots * 384;
+    let first_selector = 64 + slots * 576;
     assert_eq!([word(4), word(8), word(16)], [slots as u32, 64, first_selector as u32]);
     assert_eq!(image.len(), first_selector + word(12) as usize * 64);
     assert_eq!(
@@ -319,7 +329,7 @@ fn the_image_has_the_layout_of_image_h() {
         &[0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15],
         "encryption uses the key first"
     );
-    let inbound = 64 + 384;
+    let inbound = 64 + 576;
     assert_eq!(&image[inbound + 128 + 160..][..16], &image[64 + 128..][..16], "decryption uses the key last");
     assert_eq!([word(64), word(64 + 4)], [0x1001, 1]);
     assert_eq!(image[64 + 12..][..4], [0, 12, 64, 0]);
@@ -330,7 +340,7 @@ fn the_image_has_the_layout_of_image_h() {
     assert_eq!(image[second + 32..][..6], [8, 0, 4, 1, 6, 0]);
     assert_eq!([word(second + 40), word(second + 44)], [0xffff_0000, 81 << 16 | 80]);
     assert_eq!(image[first_selector + 32..][..6], [0, 0, 0, 0, 0, 1]);
-    assert!(image[64 + 2 * 384..first_selector].iter().all(|byte| *byte == 0));
+    assert!(image[64 + 2 * 576..first_selector].iter().all(|byte| *byte == 0));
 }
 
 #[test]
