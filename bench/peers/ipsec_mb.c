@@ -40,7 +40,7 @@
 #define BURST 64
 
 enum { CIPHER_NONE, CIPHER_CBC, CIPHER_CTR, CIPHER_CHACHA20 };
-enum { AUTH_NONE, AUTH_SHA1, AUTH_SHA256, AUTH_GHASH, AUTH_POLY1305, AUTH_CCM, AUTH_SHA384, AUTH_SHA512 };
+enum { AUTH_NONE, AUTH_SHA1, AUTH_SHA256, AUTH_GHASH, AUTH_POLY1305, AUTH_CCM, AUTH_SHA384, AUTH_SHA512, AUTH_XCBC, AUTH_CMAC };
 
 /* Lengths of the fields of an SA in the file, in bytes. */
 #define KEY_BYTES      32
@@ -53,6 +53,8 @@ struct sa {
     uint32_t decrypt_keys[60] __attribute__((aligned(16)));
     uint8_t inner[64] __attribute__((aligned(16)));
     uint8_t outer[64] __attribute__((aligned(16)));
+    uint32_t mac_keys[44] __attribute__((aligned(16)));
+    uint8_t mac_subkeys[2][16] __attribute__((aligned(16)));
     struct gcm_key_data gcm __attribute__((aligned(64)));
     uint8_t key[KEY_BYTES];
     uint8_t salt[SALT_BYTES];
@@ -131,11 +133,13 @@ static int select_suite(void)
         [AUTH_SHA256] = IMB_AUTH_HMAC_SHA_256,
         [AUTH_SHA384] = IMB_AUTH_HMAC_SHA_384,
         [AUTH_SHA512] = IMB_AUTH_HMAC_SHA_512,
+        [AUTH_XCBC] = IMB_AUTH_AES_XCBC,
+        [AUTH_CMAC] = IMB_AUTH_AES_CMAC,
     };
     static const IMB_HASH_ALG gmacs[] = {IMB_AUTH_AES_GMAC_128, IMB_AUTH_AES_GMAC_192, IMB_AUTH_AES_GMAC_256};
-    static const uint32_t icvs[] = {0, 12, 16, 16, 16, 16, 24, 32};
+    static const uint32_t icvs[] = {0, 12, 16, 16, 16, 16, 24, 32, 12, 12};
     const int is_aes = key_bytes == 16 || key_bytes == 24 || key_bytes == 32;
-    if (auth > AUTH_SHA512 || (cipher == CIPHER_CHACHA20) != (auth == AUTH_POLY1305))
+    if (auth > AUTH_CMAC || (cipher == CIPHER_CHACHA20) != (auth == AUTH_POLY1305))
         return 0;
     icv_bytes = icvs[auth];
     iv_bytes = cipher == CIPHER_CBC ? 16 : cipher != CIPHER_NONE || auth == AUTH_GHASH ? 8 : 0;
@@ -192,6 +196,16 @@ static void set_up(IMB_MGR *manager, struct sa *sa, const uint8_t *hmac_key)
     const int block_bytes = hmac_bytes > 32 ? 128 : 64;
     uint8_t block[128];
     expand(manager, sa);
+    if (auth == AUTH_XCBC) {
+        IMB_AES_XCBC_KEYEXP(manager, hmac_key, sa->mac_keys, sa->mac_subkeys[0], sa->mac_subkeys[1]);
+        return;
+    }
+    if (auth == AUTH_CMAC) {
+        uint32_t unused[44] __attribute__((aligned(16)));
+        IMB_AES_KEYEXP_128(manager, hmac_key, sa->mac_keys, unused);
+        IMB_AES_CMAC_SUBKEY_GEN_128(manager, sa->mac_keys, sa->mac_subkeys[0], sa->mac_subkeys[1]);
+        return;
+    }
     for (int i = 0; i < block_bytes; i++)
         block[i] = (i < hmac_bytes ? hmac_key[i] : 0) ^ 0x36;
     hash_block(manager, block, sa->inner);
@@ -240,6 +254,14 @@ static inline void fill_job(IMB_JOB *job, struct packet *packet)
     if (is_hmac()) {
         job->u.HMAC._hashed_auth_key_xor_ipad = sa->inner;
         job->u.HMAC._hashed_auth_key_xor_opad = sa->outer;
+    } else if (auth == AUTH_XCBC) {
+        job->u.XCBC._k1_expanded = sa->mac_keys;
+        job->u.XCBC._k2 = sa->mac_subkeys[0];
+        job->u.XCBC._k3 = sa->mac_subkeys[1];
+    } else if (auth == AUTH_CMAC) {
+        job->u.CMAC._key_expanded = sa->mac_keys;
+        job->u.CMAC._skey1 = sa->mac_subkeys[0];
+        job->u.CMAC._skey2 = sa->mac_subkeys[1];
     } else if (auth == AUTH_GHASH && cipher == CIPHER_NONE) {
         job->u.GMAC._key = &sa->gcm;
         job->u.GMAC._iv = nonce_of(packet);

@@ -48,6 +48,10 @@ GW_STATIC_ASSERT(sizeof(gw_ipsec_image) == 32, ipsec_image_size);
  *   HMAC-SHA-384,    state after the block key xor ipad  as the cipher requires
  *   HMAC-SHA-512     (sha512.h); more, words 0..16:
  *                    state after key xor opad
+ *   AES-XCBC,        bytes 0..16: subkey of a complete   as the cipher requires
+ *   AES-CMAC         last block; bytes 16..32: of an
+ *                    incomplete one; more, words 0..44:
+ *                    round keys of the MAC
  *   GCM, GMAC        powers 1 to 4 of the hash key H    AES round keys for encryption; for
  *                    (dialect/ghash.h)                  AES-128, powers 5 to 8 of H follow
  *   CCM              0                                  AES round keys for encryption

@@ -2,8 +2,8 @@
 summary = """\
     Encapsulates and decapsulates IP packets by policy: ESP and AH, in tunnel and transport mode."""
 spec    = """\
-    RFC 4301, RFC 4302, RFC 4303, RFC 2404, RFC 3602, RFC 3686, RFC 3948, RFC 4106, RFC 4309, \
-    RFC 4543, RFC 4868, RFC 6040, RFC 7634"""
+    RFC 4301, RFC 4302, RFC 4303, RFC 2404, RFC 3566, RFC 3602, RFC 3686, RFC 3948, RFC 4106, \
+    RFC 4309, RFC 4494, RFC 4543, RFC 4868, RFC 6040, RFC 7634"""
 number  = 3
 magic   = "IPSE"
 reads   = "all"
@@ -35,6 +35,13 @@ variants = [
     "cbc256_sha512_in", "ctr128_sha512_out", "ctr128_sha512_in", "ctr192_sha512_out",
     "ctr192_sha512_in", "ctr256_sha512_out", "ctr256_sha512_in", "null_sha512_out",
     "null_sha512_in", "ah_sha512_out", "ah_sha512_in",
+    "cbc128_xcbc_out", "cbc128_xcbc_in", "cbc192_xcbc_out", "cbc192_xcbc_in", "cbc256_xcbc_out",
+    "cbc256_xcbc_in", "ctr128_xcbc_out", "ctr128_xcbc_in", "ctr192_xcbc_out", "ctr192_xcbc_in",
+    "ctr256_xcbc_out", "ctr256_xcbc_in", "null_xcbc_out", "null_xcbc_in", "ah_xcbc_out",
+    "ah_xcbc_in", "cbc128_cmac_out", "cbc128_cmac_in", "cbc192_cmac_out", "cbc192_cmac_in",
+    "cbc256_cmac_out", "cbc256_cmac_in", "ctr128_cmac_out", "ctr128_cmac_in", "ctr192_cmac_out",
+    "ctr192_cmac_in", "ctr256_cmac_out", "ctr256_cmac_in", "null_cmac_out", "null_cmac_in",
+    "ah_cmac_out", "ah_cmac_in",
 ]
 [verdicts]
 encrypted = {

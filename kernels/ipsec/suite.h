@@ -24,6 +24,8 @@
 #define GW_IPSEC_AUTH_CCM      5u /* CBC-MAC of CCM: RFC 4309 */
 #define GW_IPSEC_AUTH_SHA384   6u /* HMAC-SHA-384-192: RFC 4868 */
 #define GW_IPSEC_AUTH_SHA512   7u /* HMAC-SHA-512-256: RFC 4868 */
+#define GW_IPSEC_AUTH_XCBC     8u /* AES-XCBC-MAC-96: RFC 3566 */
+#define GW_IPSEC_AUTH_CMAC     9u /* AES-CMAC-96: RFC 4494 */
 
 /* List of all suites. The arguments of X are: number, name, protocol, cipher, length in bytes of
  * the cipher key or GMAC key, and authentication algorithm. */
@@ -73,9 +75,25 @@
     X(42, ctr192_sha512, GW_IPSEC_ESP, GW_IPSEC_CIPHER_CTR, 24, GW_IPSEC_AUTH_SHA512)              \
     X(43, ctr256_sha512, GW_IPSEC_ESP, GW_IPSEC_CIPHER_CTR, 32, GW_IPSEC_AUTH_SHA512)              \
     X(44, null_sha512, GW_IPSEC_ESP, GW_IPSEC_CIPHER_NULL, 0, GW_IPSEC_AUTH_SHA512)                \
-    X(45, ah_sha512, GW_IPSEC_AH, GW_IPSEC_CIPHER_NULL, 0, GW_IPSEC_AUTH_SHA512)
+    X(45, ah_sha512, GW_IPSEC_AH, GW_IPSEC_CIPHER_NULL, 0, GW_IPSEC_AUTH_SHA512)                   \
+    X(46, cbc128_xcbc, GW_IPSEC_ESP, GW_IPSEC_CIPHER_CBC, 16, GW_IPSEC_AUTH_XCBC)                  \
+    X(47, cbc192_xcbc, GW_IPSEC_ESP, GW_IPSEC_CIPHER_CBC, 24, GW_IPSEC_AUTH_XCBC)                  \
+    X(48, cbc256_xcbc, GW_IPSEC_ESP, GW_IPSEC_CIPHER_CBC, 32, GW_IPSEC_AUTH_XCBC)                  \
+    X(49, ctr128_xcbc, GW_IPSEC_ESP, GW_IPSEC_CIPHER_CTR, 16, GW_IPSEC_AUTH_XCBC)                  \
+    X(50, ctr192_xcbc, GW_IPSEC_ESP, GW_IPSEC_CIPHER_CTR, 24, GW_IPSEC_AUTH_XCBC)                  \
+    X(51, ctr256_xcbc, GW_IPSEC_ESP, GW_IPSEC_CIPHER_CTR, 32, GW_IPSEC_AUTH_XCBC)                  \
+    X(52, null_xcbc, GW_IPSEC_ESP, GW_IPSEC_CIPHER_NULL, 0, GW_IPSEC_AUTH_XCBC)                    \
+    X(53, ah_xcbc, GW_IPSEC_AH, GW_IPSEC_CIPHER_NULL, 0, GW_IPSEC_AUTH_XCBC)                       \
+    X(54, cbc128_cmac, GW_IPSEC_ESP, GW_IPSEC_CIPHER_CBC, 16, GW_IPSEC_AUTH_CMAC)                  \
+    X(55, cbc192_cmac, GW_IPSEC_ESP, GW_IPSEC_CIPHER_CBC, 24, GW_IPSEC_AUTH_CMAC)                  \
+    X(56, cbc256_cmac, GW_IPSEC_ESP, GW_IPSEC_CIPHER_CBC, 32, GW_IPSEC_AUTH_CMAC)                  \
+    X(57, ctr128_cmac, GW_IPSEC_ESP, GW_IPSEC_CIPHER_CTR, 16, GW_IPSEC_AUTH_CMAC)                  \
+    X(58, ctr192_cmac, GW_IPSEC_ESP, GW_IPSEC_CIPHER_CTR, 24, GW_IPSEC_AUTH_CMAC)                  \
+    X(59, ctr256_cmac, GW_IPSEC_ESP, GW_IPSEC_CIPHER_CTR, 32, GW_IPSEC_AUTH_CMAC)                  \
+    X(60, null_cmac, GW_IPSEC_ESP, GW_IPSEC_CIPHER_NULL, 0, GW_IPSEC_AUTH_CMAC)                    \
+    X(61, ah_cmac, GW_IPSEC_AH, GW_IPSEC_CIPHER_NULL, 0, GW_IPSEC_AUTH_CMAC)
 
-#define GW_IPSEC_SUITE_COUNT 46u
+#define GW_IPSEC_SUITE_COUNT 62u
 
 #define GW_IPSEC_OUTBOUND 0u
 #define GW_IPSEC_INBOUND  1u

@@ -239,13 +239,46 @@ GW_LANE gw_ipsec_tag gw_ipsec_hmac_sha512(const GW_GLOBAL gw_ipsec_sa *sa, gw_u3
     return tag;
 }
 
-GW_LANE gw_ipsec_tag gw_ipsec_hmac(const GW_GLOBAL gw_ipsec_sa *sa, gw_u32 auth, gw_text text)
+/* Number of AES rounds of AES-XCBC-MAC-96 and AES-CMAC-96. Their keys have 128 bits. */
+#define GW_IPSEC_MAC_ROUNDS 10u
+
+/* Returns the tag of AES-XCBC-MAC (RFC 3566, section 4) or AES-CMAC (RFC 4493, section 2.4). They
+ * differ only in the keys that the SA holds. The text must not be empty. */
+GW_ALONE gw_ipsec_tag gw_ipsec_aes_mac(const GW_GLOBAL gw_ipsec_sa *sa, gw_text text)
+{
+    const GW_GLOBAL gw_u8 *keys = (const GW_GLOBAL gw_u8 *)sa->more;
+    const gw_u32 bytes = text.bytes + text.suffix_bytes;
+    const gw_u32 last = (bytes - 1) / 16 * 16;
+    const gw_u32 contiguous = text.bytes / 16 * 16;
+    gw_u32 at = contiguous < last ? contiguous : last;
+    gw_aes_block mac =
+        gw_aes_cbc_mac(keys, GW_IPSEC_MAC_ROUNDS, gw_aes_words(0, 0, 0, 0), text.data, at);
+    for (; at < bytes; at += 16) {
+        mac = gw_aes_xor(mac, gw_aes_words(gw_text_word(text, at, 0x80u),
+                                           gw_text_word(text, at + 4, 0x80u),
+                                           gw_text_word(text, at + 8, 0x80u),
+                                           gw_text_word(text, at + 12, 0x80u)));
+        if (at == last) {
+            const GW_GLOBAL gw_u32 *subkey = sa->authentication + (at + 16 == bytes ? 0 : 4);
+            mac = gw_aes_xor(mac, gw_aes_load((const GW_GLOBAL gw_u8 *)subkey));
+        }
+        mac = gw_aes_encrypt(keys, GW_IPSEC_MAC_ROUNDS, mac);
+    }
+    return gw_ipsec_tag_words(gw_aes_word(mac, 0), gw_aes_word(mac, 1), gw_aes_word(mac, 2),
+                              gw_aes_word(mac, 3));
+}
+
+/* Returns the tag of a text, for an algorithm that is independent of the cipher. */
+GW_LANE gw_ipsec_tag gw_ipsec_mac(const GW_GLOBAL gw_ipsec_sa *sa, gw_u32 auth, gw_text text)
 {
     if (auth == GW_IPSEC_AUTH_SHA384) {
         return gw_ipsec_hmac_sha512(sa, GW_SHA384_DIGEST_WORDS, text);
     }
     if (auth == GW_IPSEC_AUTH_SHA512) {
         return gw_ipsec_hmac_sha512(sa, GW_SHA512_DIGEST_WORDS, text);
+    }
+    if (auth == GW_IPSEC_AUTH_XCBC || auth == GW_IPSEC_AUTH_CMAC) {
+        return gw_ipsec_aes_mac(sa, text);
     }
     const GW_GLOBAL gw_u32 *inner = sa->authentication;
     const GW_GLOBAL gw_u32 *outer = sa->authentication + GW_IPSEC_HMAC_OUTER;

@@ -39,8 +39,9 @@ GW_LANE gw_aes_block gw_ipsec_cbc_iv(const GW_GLOBAL gw_ipsec_sa *sa, gw_u32 rou
         gw_aes_words(sa->spi, (gw_u32)(sequence >> 32), (gw_u32)sequence, sa->destination[0]));
 }
 
-/* Returns the text that HMAC authenticates: `data`, and the upper half of an extended sequence
- * number. The packet itself lacks this half (RFC 4303, section 2.2.1; RFC 4302, section 2.5.1). */
+/* Returns the text that HMAC or an AES MAC authenticates: `data`, and the upper half of an extended
+ * sequence number, which is not in the packet (RFC 4303, section 2.2.1; RFC 4302, section 2.5.1).
+ */
 GW_LANE gw_text gw_ipsec_text(const GW_GLOBAL gw_ipsec_sa *sa, const GW_GLOBAL gw_u8 *data,
                               gw_u32 bytes, gw_u64 sequence)
 {
@@ -69,7 +70,7 @@ GW_APART gw_ipsec_tag gw_ipsec_esp_tag(const GW_GLOBAL gw_ipsec_sa *sa, gw_ipsec
         return gw_ipsec_chacha20_poly1305(sa, gw_ipsec_chacha20_nonce(sa, iv), sequence, data,
                                           cipher_bytes);
     }
-    return gw_ipsec_hmac(sa, suite.auth, gw_ipsec_text(sa, esp, before + cipher_bytes, sequence));
+    return gw_ipsec_mac(sa, suite.auth, gw_ipsec_text(sa, esp, before + cipher_bytes, sequence));
 }
 
 /* Encrypts or decrypts data with CTR or ChaCha20. GCM and ChaCha20-Poly1305 use the first block of
@@ -167,7 +168,7 @@ GW_APART gw_ipsec_tag gw_ipsec_ah_tag(const GW_GLOBAL gw_ipsec_sa *sa, gw_ipsec_
 {
     const gw_text text = gw_ipsec_text(sa, data, bytes, sequence);
     if (suite.auth != GW_IPSEC_AUTH_GHASH) {
-        return gw_ipsec_hmac(sa, suite.auth, text);
+        return gw_ipsec_mac(sa, suite.auth, text);
     }
     const gw_ghash_element sum = gw_ipsec_ghash_text(gw_ghash_zero(), sa->authentication, text);
     return gw_ipsec_gcm_tag(sa, gw_ipsec_aes_rounds(suite), sum, bytes + text.suffix_bytes, 0, iv);

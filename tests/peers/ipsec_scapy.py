@@ -20,11 +20,10 @@ The values of an SA are:
     esn         upper half of the sequence number
 
 The reply to a request is one line: "ok", a packet in hexadecimal, or "error" with the reason. scapy lacks GCM and CCM with
-short ICVs, GMAC, and extended sequence numbers with separate encryption and authentication. This script adds them with
-pyca/cryptography.
+short ICVs, GMAC, AES-XCBC, and extended sequence numbers with separate encryption and authentication. This script adds
+them with pyca/cryptography.
 """
 
-import hmac
 import logging
 import os
 import struct
@@ -32,7 +31,7 @@ import sys
 
 logging.getLogger("scapy").setLevel(logging.ERROR)
 
-from cryptography.hazmat.primitives.ciphers import algorithms, modes
+from cryptography.hazmat.primitives.ciphers import Cipher, algorithms, modes
 from cryptography.hazmat.primitives.ciphers.aead import AESCCM, AESGCM
 from scapy.layers import ipsec
 from scapy.layers.inet import IP, UDP
@@ -76,6 +75,37 @@ def ccm_with_icv(icv_bytes):
 for icv_bytes in (8, 12):
     ipsec.CRYPT_ALGOS[f"AES-GCM-{icv_bytes}"] = gcm_with_icv(icv_bytes)
     ipsec.CRYPT_ALGOS[f"AES-CCM-{icv_bytes}"] = ccm_with_icv(icv_bytes)
+
+
+class XcbcMac:
+    """AES-XCBC-MAC (RFC 3566), with the interface of pyca's MACs."""
+
+    def __init__(self, key):
+        derive = Cipher(algorithms.AES(key), modes.ECB()).encryptor().update
+        self.keys = [derive(bytes([number] * 16)) for number in (1, 2, 3)]
+        self.data = b""
+
+    def update(self, data):
+        self.data += data
+
+    def finalize(self):
+        complete = self.data and len(self.data) % 16 == 0
+        padded = self.data if complete else self.data + b"\x80" + bytes(-(len(self.data) + 1) % 16)
+        last = bytes(a ^ b for a, b in zip(padded[-16:], self.keys[1 if complete else 2]))
+        return Cipher(algorithms.AES(self.keys[0]), modes.CBC(bytes(16))).encryptor().update(padded[:-16] + last)[-16:]
+
+
+class Xcbc(AuthAlgo):
+    """AES-XCBC-MAC-96, which scapy lacks."""
+
+    def __init__(self):
+        super().__init__("AES-XCBC-96", mac=XcbcMac, digestmod=None, icv_size=12, key_size=(16,))
+
+    def new_mac(self, key):
+        return XcbcMac(key)
+
+
+ipsec.AUTH_ALGOS["AES-XCBC-96"] = Xcbc()
 
 
 class Gmac(AuthAlgo):
@@ -123,7 +153,9 @@ class EspAuth(AuthAlgo):
         if self.is_gmac:
             iv = esp[8 : 8 + IV_BYTES]
             return self.base.tag(key, iv, esp[:4] + self.upper + esp[4:])
-        return hmac.digest(key, esp + self.upper, self.digestmod.name)[: self.icv_size]
+        mac = self.base.new_mac(key)
+        mac.update(esp + self.upper)
+        return mac.finalize()[: self.icv_size]
 
     def sign(self, pkt, key, esn_en=False, esn=0):
         pkt[ESP].data += self.icv(bytes(pkt[ESP]), key)

@@ -149,6 +149,7 @@ pub(crate) fn hmac_key_bytes(suite: &Suite) -> usize {
         Authentication::Sha256 => 32,
         Authentication::Sha384 => 48,
         Authentication::Sha512 => 64,
+        Authentication::Xcbc | Authentication::Cmac => 16,
         Authentication::None | Authentication::Ghash | Authentication::Poly1305 | Authentication::Ccm => 0,
     }
 }
@@ -157,7 +158,7 @@ pub(crate) fn hmac_key_bytes(suite: &Suite) -> usize {
 pub(crate) fn icv_bytes(suite: &Suite) -> usize {
     match suite.authentication {
         Authentication::None => 0,
-        Authentication::Sha1 => 12,
+        Authentication::Sha1 | Authentication::Xcbc | Authentication::Cmac => 12,
         Authentication::Sha384 => 24,
         Authentication::Sha512 => 32,
         Authentication::Sha256 | Authentication::Ghash | Authentication::Poly1305 | Authentication::Ccm => 16,
@@ -197,6 +198,12 @@ pub(crate) fn transforms(suite: &Suite, cipher_key: &str, hmac_key: &str) -> Str
         }
         Authentication::Sha512 => {
             format!("authentication = \"hmac-sha-512-256\"\nauthentication_key = \"{hmac_key}\"\n")
+        }
+        Authentication::Xcbc => {
+            format!("authentication = \"aes-xcbc-96\"\nauthentication_key = \"{hmac_key}\"\n")
+        }
+        Authentication::Cmac => {
+            format!("authentication = \"aes-cmac-96\"\nauthentication_key = \"{hmac_key}\"\n")
         }
         Authentication::None => "authentication = \"none\"\ninsecure = true\n".to_owned(),
         Authentication::Ghash | Authentication::Poly1305 | Authentication::Ccm => String::new(),

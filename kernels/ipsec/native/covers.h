@@ -11,7 +11,8 @@ GW_LANE gw_u32 gw_avx512_covers(gw_u32 variant)
     }
     /* The AVX-512 code does not support these suites. The scalar kernel processes them. */
     if (suite.auth == GW_IPSEC_AUTH_CCM || suite.auth == GW_IPSEC_AUTH_SHA384 ||
-        suite.auth == GW_IPSEC_AUTH_SHA512) {
+        suite.auth == GW_IPSEC_AUTH_SHA512 || suite.auth == GW_IPSEC_AUTH_XCBC ||
+        suite.auth == GW_IPSEC_AUTH_CMAC) {
         return 0;
     }
     return suite.protocol == GW_IPSEC_ESP || suite.auth != GW_IPSEC_AUTH_GHASH;

@@ -163,6 +163,8 @@ fn numbers(suite: &Suite) -> [u32; 2] {
         Authentication::Ccm => 5,
         Authentication::Sha384 => 6,
         Authentication::Sha512 => 7,
+        Authentication::Xcbc => 8,
+        Authentication::Cmac => 9,
     };
     [cipher, authentication]
 }

@@ -115,7 +115,7 @@ names! {
 names! {
     AuthenticationName:
     "hmac-sha1-96" HmacSha1, "hmac-sha-256-128" HmacSha256, "hmac-sha-384-192" HmacSha384,
-    "hmac-sha-512-256" HmacSha512,
+    "hmac-sha-512-256" HmacSha512, "aes-xcbc-96" AesXcbc, "aes-cmac-96" AesCmac,
     "aes-128-gmac" Aes128Gmac, "aes-192-gmac" Aes192Gmac, "aes-256-gmac" Aes256Gmac,
     "none" None
 }
@@ -210,6 +210,8 @@ fn authentication(name: AuthenticationName) -> (Authentication, usize) {
         A::HmacSha256 => (Authentication::Sha256, 0),
         A::HmacSha384 => (Authentication::Sha384, 0),
         A::HmacSha512 => (Authentication::Sha512, 0),
+        A::AesXcbc => (Authentication::Xcbc, 0),
+        A::AesCmac => (Authentication::Cmac, 0),
         A::Aes128Gmac => (Authentication::Ghash, 16),
         A::Aes192Gmac => (Authentication::Ghash, 24),
         A::Aes256Gmac => (Authentication::Ghash, 32),
@@ -217,14 +219,15 @@ fn authentication(name: AuthenticationName) -> (Authentication, usize) {
     }
 }
 
-/// Returns the size of the HMAC key in bytes, or 0 without HMAC. The key is as long as the hash
-/// value (RFC 2404, section 3; RFC 4868, section 2.1.1).
+/// Returns the size of the authentication key in bytes, or 0 if the cipher also authenticates. An
+/// HMAC key is as long as the hash value (RFC 2404, section 3; RFC 4868, section 2.1.1).
 fn hmac_key_bytes(authentication: Authentication) -> usize {
     match authentication {
         Authentication::Sha1 => 20,
         Authentication::Sha256 => 32,
         Authentication::Sha384 => 48,
         Authentication::Sha512 => 64,
+        Authentication::Xcbc | Authentication::Cmac => 16,
         _ => 0,
     }
 }
@@ -433,7 +436,7 @@ impl SaConfig {
     fn icv_bytes(&self, suite: &Suite) -> Result<u8, Error> {
         let allowed: &[u8] = match (suite.authentication, suite.cipher) {
             (Authentication::None, _) => &[0],
-            (Authentication::Sha1, _) => &[12],
+            (Authentication::Sha1 | Authentication::Xcbc | Authentication::Cmac, _) => &[12],
             (Authentication::Sha384, _) => &[24],
             (Authentication::Sha512, _) => &[32],
             // RFC 4106, section 6, and RFC 4309, section 6, permit these ICV lengths.

@@ -4,6 +4,8 @@
 use std::path::Path;
 use std::sync::Arc;
 
+use aes::Aes128;
+use cmac::Cmac;
 use hmac::{Hmac, KeyInit, Mac};
 use sha1::Sha1;
 use sha2::{Sha256, Sha512};
@@ -72,6 +74,17 @@ encryption = "null"
 authentication = "hmac-sha-512-256"
 authentication_key = "000102030405060708090a0b0c0d0e0f101112131415161718191a1b1c1d1e1f202122232425262728292a2b2c2d2e2f303132333435363738393a3b3c3d3e3f"
 replay_window = 0
+
+[[sa]]
+name = "mac"
+spi = 0x1006
+direction = "in"
+source = "192.0.2.1"
+destination = "192.0.2.2"
+encryption = "null"
+authentication = "aes-cmac-96"
+authentication_key = "000102030405060708090a0b0c0d0e0f"
+replay_window = 0
 "#;
 
 const KEY: [u8; 64] = {
@@ -92,14 +105,15 @@ pub fn function() -> Arc<dyn Function> {
     super::build(stanza, &context).expect("the stanza is a valid ipsec configuration")
 }
 
-/// Converts fuzzer input to a frame. If the first byte is 0xf0 to 0xf3, it selects an SA, and the frame
-/// carries the other bytes as an authentic packet. Otherwise, the input is the frame.
+/// Converts fuzzer input to a frame. If the first byte is 0xf0 to 0xf4, it selects an SA, and the
+/// frame carries the other bytes as an authentic packet. Otherwise, the input is the frame.
 pub fn frame(data: &[u8]) -> Vec<u8> {
     match data {
         [0xf0, inside @ ..] => ipv4(50, &esp::<Hmac<Sha256>>(0x1001, inside, &KEY[..32], 16)),
         [0xf1, inside @ ..] => ah(inside),
         [0xf2, inside @ ..] => ipv6(&esp::<Hmac<Sha256>>(0x1003, inside, &KEY[..32], 16)),
         [0xf3, inside @ ..] => ipv4(50, &esp::<Hmac<Sha512>>(0x1005, inside, &KEY, 32)),
+        [0xf4, inside @ ..] => ipv4(50, &esp::<Cmac<Aes128>>(0x1006, inside, &KEY[..16], 12)),
         _ => data.to_vec(),
     }
 }
@@ -108,7 +122,7 @@ fn esp<M: Mac + KeyInit>(spi: u32, inside: &[u8], key: &[u8], icv_bytes: usize) 
     let mut esp = spi.to_be_bytes().to_vec();
     esp.extend(1u32.to_be_bytes());
     esp.extend(&inside[..inside.len() & !3]);
-    let mut mac = <M as KeyInit>::new_from_slice(key).expect("HMAC takes keys of any length");
+    let mut mac = <M as KeyInit>::new_from_slice(key).expect("the key has the length that the MAC needs");
     mac.update(&esp);
     esp.extend(&mac.finalize().into_bytes()[..icv_bytes]);
     esp

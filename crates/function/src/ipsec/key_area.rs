@@ -6,6 +6,7 @@
 //! | authentication, 16 words   | keys, 60 words       | reserved | more, 48 words           |
 //!   HMAC: inner and outer state  AES: round keys                   HMAC-SHA-384 and -512:
 //!   GHASH: powers 1 to 4 of H    ChaCha20: the key                 outer state
+//!   XCBC, CMAC: two subkeys                                        XCBC, CMAC: round keys
 //! ```
 //!
 //! The states of HMAC-SHA-384 and HMAC-SHA-512 consist of 64-bit words. Their inner state fills
@@ -66,8 +67,8 @@ const SHA512_INITIAL: [u64; 8] = [
 /// Fills the key area of an SA with this suite.
 ///
 /// `encryption_key` is the key of the cipher or of GMAC, without the salt. It has `suite.key_bytes`
-/// bytes. `authentication_key` is the HMAC key. It is not longer than a block of the hash, and is
-/// empty without HMAC.
+/// bytes. `authentication_key` is the key of HMAC, AES-XCBC or AES-CMAC, or empty. An HMAC key is
+/// not longer than a block of the hash. An AES key has 16 bytes.
 ///
 /// # Panics
 ///
@@ -90,6 +91,17 @@ pub fn emit_keys(suite: &Suite, inbound: bool, encryption_key: &[u8], authentica
             let initial = if suite.authentication == Authentication::Sha384 { SHA384_INITIAL } else { SHA512_INITIAL };
             put_words(out, 0, &*sha512_state(initial, authentication_key, 0x36));
             put_words(out, MORE, &*sha512_state(initial, authentication_key, 0x5c));
+        }
+        Authentication::Xcbc | Authentication::Cmac => {
+            let (key, subkeys) = if suite.authentication == Authentication::Xcbc {
+                xcbc_keys(authentication_key)
+            } else {
+                cmac_keys(authentication_key)
+            };
+            out[..KEYS / 2].copy_from_slice(subkeys.as_flattened());
+            let round_keys = aes_key::expand(&*key);
+            let bytes = round_keys.as_flattened();
+            out[MORE..][..bytes.len()].copy_from_slice(bytes);
         }
         Authentication::Ghash => {
             let powers = ghash_powers(encryption_key);
@@ -142,6 +154,29 @@ fn sha512_state(initial: [u64; 8], key: &[u8], pad: u8) -> Zeroizing<[u64; 8]> {
     let mut state = Zeroizing::new(initial);
     sha2::block_api::compress512(&mut state, std::slice::from_ref(&*padded(key, pad)));
     state
+}
+
+/// AES key of a MAC, and the subkeys for a complete and for an incomplete last block.
+type MacKeys = (Zeroizing<[u8; 16]>, Zeroizing<[[u8; 16]; 2]>);
+
+/// Returns the keys K1, K2 and K3 of AES-XCBC-MAC (RFC 3566, section 4, step 1).
+fn xcbc_keys(key: &[u8]) -> MacKeys {
+    let derived = |byte: u8| {
+        let mut block = Zeroizing::new([byte; 16]);
+        encrypt_block(key, &mut block);
+        block
+    };
+    (derived(1), Zeroizing::new([*derived(2), *derived(3)]))
+}
+
+/// Returns the key and the subkeys K1 and K2 of AES-CMAC (RFC 4493, section 2.3).
+fn cmac_keys(key: &[u8]) -> MacKeys {
+    let mut block = Zeroizing::new([0; 16]);
+    encrypt_block(key, &mut block);
+    let double = |a: u128| a << 1 ^ (0x87 & (a >> 127).wrapping_neg());
+    let first = double(u128::from_be_bytes(*block));
+    let key = Zeroizing::new(key.try_into().expect("the key has 16 bytes"));
+    (key, Zeroizing::new([first, double(first)].map(u128::to_be_bytes)))
 }
 
 /// Returns the powers 1 to 8 of GHASH's key H (NIST SP 800-38D, section 7.1) in the format of

@@ -44,6 +44,10 @@ pub enum Authentication {
     Sha384,
     /// HMAC-SHA-512-256 (RFC 4868).
     Sha512,
+    /// AES-XCBC-MAC-96 (RFC 3566).
+    Xcbc,
+    /// AES-CMAC-96 (RFC 4494).
+    Cmac,
 }
 
 /// Combination of protocol, cipher and authentication that an SA uses.
@@ -109,6 +113,22 @@ pub const SUITES: &[Suite] = &[
     suite("ctr256_sha512", Protocol::Esp, Cipher::Ctr, 32, Authentication::Sha512),
     suite("null_sha512", Protocol::Esp, Cipher::Null, 0, Authentication::Sha512),
     suite("ah_sha512", Protocol::Ah, Cipher::Null, 0, Authentication::Sha512),
+    suite("cbc128_xcbc", Protocol::Esp, Cipher::Cbc, 16, Authentication::Xcbc),
+    suite("cbc192_xcbc", Protocol::Esp, Cipher::Cbc, 24, Authentication::Xcbc),
+    suite("cbc256_xcbc", Protocol::Esp, Cipher::Cbc, 32, Authentication::Xcbc),
+    suite("ctr128_xcbc", Protocol::Esp, Cipher::Ctr, 16, Authentication::Xcbc),
+    suite("ctr192_xcbc", Protocol::Esp, Cipher::Ctr, 24, Authentication::Xcbc),
+    suite("ctr256_xcbc", Protocol::Esp, Cipher::Ctr, 32, Authentication::Xcbc),
+    suite("null_xcbc", Protocol::Esp, Cipher::Null, 0, Authentication::Xcbc),
+    suite("ah_xcbc", Protocol::Ah, Cipher::Null, 0, Authentication::Xcbc),
+    suite("cbc128_cmac", Protocol::Esp, Cipher::Cbc, 16, Authentication::Cmac),
+    suite("cbc192_cmac", Protocol::Esp, Cipher::Cbc, 24, Authentication::Cmac),
+    suite("cbc256_cmac", Protocol::Esp, Cipher::Cbc, 32, Authentication::Cmac),
+    suite("ctr128_cmac", Protocol::Esp, Cipher::Ctr, 16, Authentication::Cmac),
+    suite("ctr192_cmac", Protocol::Esp, Cipher::Ctr, 24, Authentication::Cmac),
+    suite("ctr256_cmac", Protocol::Esp, Cipher::Ctr, 32, Authentication::Cmac),
+    suite("null_cmac", Protocol::Esp, Cipher::Null, 0, Authentication::Cmac),
+    suite("ah_cmac", Protocol::Ah, Cipher::Null, 0, Authentication::Cmac),
 ];
 
 const fn suite(

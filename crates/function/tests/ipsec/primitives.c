@@ -11,6 +11,7 @@
  *   ctr ROUNDS AREA NONCE DATA       counter starts at 1
  *   sha1 AREA DATA SUFFIX            full HMAC; SUFFIX has 4 bytes or none
  *   sha256, sha384, sha512           the same
+ *   mac AREA DATA SUFFIX             AES-XCBC-MAC or AES-CMAC
  *   gcm ROUNDS AREA NONCE AAD DATA   ciphertext and tag
  *   ccm ROUNDS AREA NONCE AAD DATA   NONCE has 11 bytes: ciphertext and tag of 16 bytes
  *   chacha20 AREA NONCE COUNTER DATA
@@ -230,6 +231,8 @@ static void hmac(const char *operation, char *const *words, gw_u32 shift)
     if (strcmp(operation, "sha1") == 0) {
         const gw_sha1 mac = gw_hmac_sha1(sa.authentication, sa.authentication + 8, text);
         printf("%08x%08x%08x%08x%08x", mac.a, mac.b, mac.c, mac.d, mac.e);
+    } else if (strcmp(operation, "mac") == 0) {
+        print_tag(gw_ipsec_aes_mac(&sa, text), 16);
     } else if (strcmp(operation, "sha256") != 0) {
         const gw_u32 words_max = strcmp(operation, "sha384") == 0 ? 6 : 8;
         const gw_sha512 mac = gw_hmac_sha512(sa.authentication, sa.more, words_max, text);
@@ -267,7 +270,7 @@ int main(void)
         }
         if (is_one_of(operation, "encapsulate decapsulate ah")) {
             packet(operation, words, shift);
-        } else if (is_one_of(operation, "sha1 sha256 sha384 sha512")) {
+        } else if (is_one_of(operation, "sha1 sha256 sha384 sha512 mac")) {
             hmac(operation, words, shift);
         } else if (is_one_of(operation, "chacha20 poly1305 aead")) {
             chacha20(operation, words, shift);

@@ -136,6 +136,24 @@ fn hmac_sha384_and_sha512_rfc_4868() {
     hmac_rfc("sha512", "rfc4868/hmac-sha512.txt", 3);
 }
 
+#[test]
+fn aes_macs_rfc_3566_and_rfc_4493() {
+    for (suite, path, count) in [("null_xcbc", "rfc3566/aes-xcbc.txt", 6), ("null_cmac", "rfc4493/aes-cmac.txt", 3)] {
+        let groups = groups(&read(path));
+        let mut operations = Vec::new();
+        for group in groups.iter().filter(|group| group.iter().any(|(name, _)| name == "Key")) {
+            let [key, message, tag] = ["Key", "Msg", "MD"].map(|name| value(group, name));
+            operations.push((
+                format!("mac {} {message} -", area(suite, false, &[], &unhex(key))),
+                tag.to_owned(),
+                true,
+            ));
+        }
+        assert_eq!(operations.len(), count);
+        check(&operations);
+    }
+}
+
 fn rows<const N: usize>(path: &str) -> Vec<[String; N]> {
     let text = read(path);
     let row = |line: &str| {

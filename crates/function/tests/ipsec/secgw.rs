@@ -109,6 +109,11 @@ impl Setup {
             Authentication::Sha1 => format!("auth_algo sha1-hmac auth_key {}", digits(&association.hmac_key)),
             Authentication::Sha256 => format!("auth_algo sha256-hmac auth_key {}", digits(&association.hmac_key)),
             Authentication::Sha384 => format!("auth_algo sha384-hmac auth_key {}", digits(&association.hmac_key)),
+            // The peer's OpenSSL driver lacks AES-XCBC, and the peer has no AES-CMAC.
+            Authentication::Xcbc if self.every => {
+                format!("auth_algo aes-xcbc-mac-96 auth_key {}", digits(&association.hmac_key))
+            }
+            Authentication::Xcbc | Authentication::Cmac => return None,
             Authentication::Sha512 => format!("auth_algo sha512-hmac auth_key {}", digits(&association.hmac_key)),
             _ => "auth_algo null".to_owned(),
         };

@@ -9,6 +9,7 @@ use aes_gcm::aead::AeadInOut;
 use aes_gcm::aead::consts::{U8, U11, U12, U16};
 use ccm::Ccm;
 use chacha20poly1305::ChaCha20Poly1305;
+use cmac::Cmac;
 use godwit_function::ipsec::key_area::{KEY_AREA_BYTES, emit_keys};
 use godwit_function::ipsec::suite::{self, Authentication, Cipher, Protocol, SUITES, Suite};
 use godwit_test_support::Random;
@@ -37,7 +38,7 @@ impl Keys {
         let suite = &SUITES[number];
         let icv_bytes = match suite.authentication {
             Authentication::None => 0,
-            Authentication::Sha1 => 12,
+            Authentication::Sha1 | Authentication::Xcbc | Authentication::Cmac => 12,
             Authentication::Sha384 => 24,
             Authentication::Sha512 => 32,
             // GCM and CCM allow these lengths (RFC 4106, section 6; RFC 4309, section 6). GMAC has
@@ -50,6 +51,7 @@ impl Keys {
             Authentication::Sha256 => 32,
             Authentication::Sha384 => 48,
             Authentication::Sha512 => 64,
+            Authentication::Xcbc | Authentication::Cmac => 16,
             _ => 0,
         };
         Self {
@@ -170,8 +172,36 @@ impl Keys {
             Authentication::Sha1 => mac!(sha1::Sha1),
             Authentication::Sha384 => mac!(sha2::Sha384),
             Authentication::Sha512 => mac!(sha2::Sha512),
+            Authentication::Cmac => {
+                let mut mac = <Cmac<Aes128> as KeyInit>::new_from_slice(&self.hmac).unwrap();
+                parts.iter().for_each(|part| mac.update(part));
+                mac.finalize().into_bytes().to_vec()
+            }
+            Authentication::Xcbc => self.xcbc(&parts.concat()),
             _ => mac!(sha2::Sha256),
         }
+    }
+
+    /// Returns AES-XCBC-MAC (RFC 3566, section 4). It is the last block of CBC with the key K1. The
+    /// last plaintext block is combined with K2 or K3.
+    fn xcbc(&self, message: &[u8]) -> Vec<u8> {
+        let keys = |byte: u8| {
+            let mut block = [byte; 16];
+            Aes128::new_from_slice(&self.hmac).unwrap().encrypt_block((&mut block).into());
+            block
+        };
+        let mut padded = message.to_vec();
+        let mut last_key = keys(2);
+        if message.len() % 16 != 0 {
+            padded.push(0x80);
+            padded.resize(padded.len().next_multiple_of(16), 0);
+            last_key = keys(3);
+        }
+        let last = padded.len() - 16;
+        padded[last..].iter_mut().zip(last_key).for_each(|(byte, key)| *byte ^= key);
+        let mut cbc = cbc::Encryptor::<Aes128>::new_from_slices(&keys(1), &[0; 16]).unwrap();
+        padded.chunks_exact_mut(16).for_each(|block| cbc.encrypt_block(block.try_into().unwrap()));
+        padded[last..].to_vec()
     }
 
     /// Returns the ESP packet from its header to the integrity check value (ICV).

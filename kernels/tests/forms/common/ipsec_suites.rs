@@ -61,7 +61,7 @@ fn suites() -> Vec<Suite> {
                 key_bytes: key_bytes.parse().ok()?,
                 icv_bytes: match (authentication, cipher) {
                     ("NONE", _) => &[0],
-                    ("SHA1", _) => &[12],
+                    ("SHA1" | "XCBC" | "CMAC", _) => &[12],
                     ("SHA384", _) => &[24],
                     ("SHA512", _) => &[32],
                     ("GHASH" | "CCM", "GW_IPSEC_CIPHER_CTR") => &[8, 12, 16],

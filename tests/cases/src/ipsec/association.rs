@@ -19,7 +19,7 @@ pub struct Association {
     pub key: Vec<u8>,
     /// Salt that precedes the IV in a nonce.
     pub salt: Vec<u8>,
-    /// Key of the HMAC, or empty.
+    /// Key of the HMAC or of the AES MAC, or empty.
     pub hmac_key: Vec<u8>,
     /// Length of the ICV, in bytes.
     pub icv_bytes: usize,
@@ -79,12 +79,12 @@ pub fn every() -> Vec<Association> {
     all
 }
 
-/// Returns the ICV lengths that the standards allow (RFC 2404, RFC 4868, RFC 4106, RFC 4309, RFC
-/// 4543, RFC 7634).
+/// Returns the ICV lengths that the standards allow (RFC 2404, RFC 3566, RFC 4494, RFC 4868,
+/// RFC 4106, RFC 4309, RFC 4543, RFC 7634).
 pub fn icv_bytes(suite: &Suite) -> &'static [usize] {
     match (suite.authentication, suite.cipher) {
         (Authentication::None, _) => &[0],
-        (Authentication::Sha1, _) => &[12],
+        (Authentication::Sha1 | Authentication::Xcbc | Authentication::Cmac, _) => &[12],
         (Authentication::Sha384, _) => &[24],
         (Authentication::Sha512, _) => &[32],
         (Authentication::Ghash, Cipher::Ctr) | (Authentication::Ccm, _) => &[8, 12, 16],
@@ -116,6 +116,7 @@ impl Association {
             Authentication::Sha256 => 32,
             Authentication::Sha384 => 48,
             Authentication::Sha512 => 64,
+            Authentication::Xcbc | Authentication::Cmac => 16,
             _ => 0,
         };
         Self {
@@ -196,6 +197,8 @@ impl Association {
             Authentication::Sha256 => authentication("hmac-sha-256-128"),
             Authentication::Sha384 => authentication("hmac-sha-384-192"),
             Authentication::Sha512 => authentication("hmac-sha-512-256"),
+            Authentication::Xcbc => authentication("aes-xcbc-96"),
+            Authentication::Cmac => authentication("aes-cmac-96"),
             Authentication::None => "authentication = \"none\"\n".to_owned(),
             Authentication::Ccm => format!("icv_bytes = {}\n", self.icv_bytes),
             Authentication::Ghash if suite.cipher == Cipher::Ctr => format!("icv_bytes = {}\n", self.icv_bytes),
@@ -236,6 +239,8 @@ impl Association {
             (_, Authentication::Sha256) => format!(" auth=SHA2-256-128 auth_key={}", hex(&self.hmac_key)),
             (_, Authentication::Sha384) => format!(" auth=SHA2-384-192 auth_key={}", hex(&self.hmac_key)),
             (_, Authentication::Sha512) => format!(" auth=SHA2-512-256 auth_key={}", hex(&self.hmac_key)),
+            (_, Authentication::Xcbc) => format!(" auth=AES-XCBC-96 auth_key={}", hex(&self.hmac_key)),
+            (_, Authentication::Cmac) => format!(" auth=AES-CMAC-96 auth_key={}", hex(&self.hmac_key)),
             (Cipher::Null, Authentication::Ghash) => format!(" auth=AES-GMAC auth_key={}", salted()),
             _ => String::new(),
         };

@@ -25,7 +25,7 @@ impl Charon {
         let at = folder.display();
         // Log level 4 includes the keys.
         let conf = format!(
-            "charon {{\n load = random nonce openssl aes sha1 sha2 hmac kdf gcm ccm chapoly drbg curve25519 kernel-libipsec kernel-netlink \
+            "charon {{\n load = random nonce openssl aes sha1 sha2 hmac xcbc cmac kdf gcm ccm chapoly drbg curve25519 kernel-libipsec kernel-netlink \
              socket-default vici\n filelog {{\n log {{\n path = {at}/log\n default = 1\n chd = 4\n flush_line = yes\n }}\n }}\n plugins {{\n \
              vici {{\n socket = unix://{at}/vici\n }}\n }}\n}}\n"
         );
@@ -117,6 +117,8 @@ fn strongswan_acts_as_the_other_gateway() {
         ("aes128-sha384", "aes-128-cbc", Some("hmac-sha-384-192"), None),
         ("aes256-sha512", "aes-256-cbc", Some("hmac-sha-512-256"), None),
         ("null-sha512", "null", Some("hmac-sha-512-256"), None),
+        ("aes128-aesxcbc", "aes-128-cbc", Some("aes-xcbc-96"), None),
+        ("aes256-aescmac", "aes-256-cbc", Some("aes-cmac-96"), None),
         ("aes128ctr-sha256", "aes-128-ctr", Some("hmac-sha-256-128"), None),
         ("chacha20poly1305", "chacha20-poly1305", None, None),
     ] {

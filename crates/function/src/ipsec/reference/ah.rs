@@ -78,6 +78,8 @@ fn icv(sa: &Association<'_>, sequence: u64, packet: &[u8], at: usize, outbound: 
         Authentication::Sha256 => crypto::hmac_sha256(sa.authentication_key, &[&data]),
         Authentication::Sha384 => crypto::hmac_sha384(sa.authentication_key, &[&data]),
         Authentication::Sha512 => crypto::hmac_sha512(sa.authentication_key, &[&data]),
+        Authentication::Xcbc => crypto::aes_xcbc(sa.authentication_key, &[&data]),
+        Authentication::Cmac => crypto::aes_cmac(sa.authentication_key, &[&data]),
         Authentication::Ghash => crypto::gcm_encrypt(sa.key, &nonce(sa, &iv), &data, &mut []).to_vec(),
         Authentication::None | Authentication::Poly1305 | Authentication::Ccm => Vec::new(),
     })

@@ -11,6 +11,7 @@ use aes_gcm::aead::AeadInOut;
 use aes_gcm::aead::array::ArraySize;
 use ccm::{Ccm, TagSize};
 use chacha20poly1305::ChaCha20Poly1305;
+use cmac::Cmac;
 use hmac::{Hmac, Mac};
 use sha1::Sha1;
 use sha2::{Sha256, Sha384, Sha512};
@@ -176,4 +177,28 @@ pub(super) fn hmac_sha512(key: &[u8], pieces: &[&[u8]]) -> Vec<u8> {
     let mut mac = Hmac::<Sha512>::new_from_slice(key).expect("HMAC takes keys of any length");
     pieces.iter().for_each(|piece| mac.update(piece));
     mac.finalize().into_bytes().to_vec()
+}
+
+/// Returns the AES-CMAC (RFC 4493) of concatenated pieces.
+pub(super) fn aes_cmac(key: &[u8], pieces: &[&[u8]]) -> Vec<u8> {
+    let mut mac = <Cmac<Aes128> as KeyInit>::new_from_slice(key).expect(KEY);
+    pieces.iter().for_each(|piece| mac.update(piece));
+    mac.finalize().into_bytes().to_vec()
+}
+
+/// Returns the AES-XCBC-MAC of concatenated pieces, which must not all be empty (RFC 3566, section
+/// 4).
+pub(super) fn aes_xcbc(key: &[u8], pieces: &[&[u8]]) -> Vec<u8> {
+    let [key_1, key_2, key_3] = [1, 2, 3].map(|byte| aes_block(key, [byte; 16]));
+    let xor = |a: [u8; 16], b: [u8; 16]| -> [u8; 16] { std::array::from_fn(|i| a[i] ^ b[i]) };
+    let message = pieces.concat();
+    let (blocks, last) = message.split_at((message.len() - 1) / 16 * 16);
+    let mac = blocks.as_chunks::<16>().0.iter().fold([0; 16], |mac, block| aes_block(&key_1, xor(mac, *block)));
+    let mut block = [0; 16];
+    block[..last.len()].copy_from_slice(last);
+    if last.len() < 16 {
+        block[last.len()] = 0x80;
+    }
+    let subkey = if last.len() == 16 { key_2 } else { key_3 };
+    aes_block(&key_1, xor(mac, xor(block, subkey))).to_vec()
 }

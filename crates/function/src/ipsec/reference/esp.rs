@@ -166,6 +166,8 @@ fn icv(sa: &Association<'_>, header: &[u8], sequence: u64, iv: &[u8], data: &[u8
         Authentication::Sha256 => crypto::hmac_sha256(sa.authentication_key, &pieces),
         Authentication::Sha384 => crypto::hmac_sha384(sa.authentication_key, &pieces),
         Authentication::Sha512 => crypto::hmac_sha512(sa.authentication_key, &pieces),
+        Authentication::Xcbc => crypto::aes_xcbc(sa.authentication_key, &pieces),
+        Authentication::Cmac => crypto::aes_cmac(sa.authentication_key, &pieces),
         // With GMAC, nothing is encrypted, and the whole packet is additional authenticated data
         // (RFC 4543, section 3.3).
         Authentication::Ghash => {

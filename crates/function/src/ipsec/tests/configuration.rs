@@ -81,11 +81,13 @@ fn keys(encryption: &str, key: usize, authentication: &str, hmac_key: usize) -> 
 }
 
 /// Part of the suite's name, configuration value, and length of the key in bytes.
-const HMACS: [(&str, &str, usize); 4] = [
+const MACS: [(&str, &str, usize); 6] = [
     ("sha1", "hmac-sha1-96", 20),
     ("sha256", "hmac-sha-256-128", 32),
     ("sha384", "hmac-sha-384-192", 48),
     ("sha512", "hmac-sha-512-256", 64),
+    ("xcbc", "aes-xcbc-96", 16),
+    ("cmac", "aes-cmac-96", 16),
 ];
 
 /// Returns the name of every suite and its configuration keys.
@@ -94,7 +96,7 @@ fn all_suites() -> Vec<(&'static str, String)> {
     for bits in [128, 192, 256] {
         let bytes = bits / 8;
         for (mode, salt) in [("cbc", 0), ("ctr", 4)] {
-            for (hash, hmac, hmac_key) in HMACS {
+            for (hash, hmac, hmac_key) in MACS {
                 let text = keys(&format!("aes-{bits}-{mode}"), bytes + salt, hmac, hmac_key);
                 all.push((format!("{mode}{bits}_{hash}"), text));
             }
@@ -106,7 +108,7 @@ fn all_suites() -> Vec<(&'static str, String)> {
         let ah = keys("", 0, &format!("aes-{bits}-gmac"), bytes + 4) + "protocol = \"ah\"\n";
         all.push((format!("ah_gmac{bits}"), ah));
     }
-    for (hash, hmac, hmac_key) in HMACS {
+    for (hash, hmac, hmac_key) in MACS {
         all.push((format!("null_{hash}"), keys("null", 0, hmac, hmac_key)));
         all.push((format!("ah_{hash}"), keys("", 0, hmac, hmac_key) + "protocol = \"ah\"\n"));
     }
@@ -189,6 +191,8 @@ fn rejects_invalid_sas_without_showing_keys() {
         ("out", keys("aes-128-cbc", 0, "hmac-sha1-96", 20), "encryption_key of SA \"a\" is missing"),
         ("out", keys("aes-128-cbc", 16, "hmac-sha-256-128", 20), "authentication_key of SA \"a\" must have 32 bytes"),
         ("out", keys("aes-128-cbc", 16, "hmac-sha-384-192", 32), "authentication_key of SA \"a\" must have 48 bytes"),
+        ("out", keys("aes-128-cbc", 16, "aes-xcbc-96", 20), "authentication_key of SA \"a\" must have 16 bytes"),
+        ("out", keys("aes-128-cbc", 16, "aes-cmac-96", 32), "authentication_key of SA \"a\" must have 16 bytes"),
         ("out", keys("aes-128-cbc", 16, "hmac-sha-512-256", 48), "authentication_key of SA \"a\" must have 64 bytes"),
         ("out", cbc.replace(&digits(16), &"00".repeat(16)), "encryption_key of SA \"a\" repeats a few bytes"),
         ("out", cbc.replace(&digits(20), &"30313233".repeat(5)), "authentication_key of SA \"a\" repeats a few bytes"),
