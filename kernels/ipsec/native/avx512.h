@@ -6,7 +6,8 @@
  *   blocks[k][j]      block k of 16 bytes of lanes j, j + 4, j + 8, j + 12
  *   words[w]          word w of all lanes, lane i at index i
  *
- * AES and GHASH process blocks, and SHA-1 and SHA-256 process words.
+ * AES and GHASH process blocks, and SHA-1 and SHA-256 process words. SHA-384 and SHA-512 process
+ * 64-bit words of eight packets.
  */
 #ifndef GODWIT_IPSEC_AVX512_H
 #define GODWIT_IPSEC_AVX512_H

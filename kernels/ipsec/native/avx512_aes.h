@@ -20,12 +20,21 @@ typedef struct gw_avx512_keys {
 
 #define GW_AVX512_KEY_LINE (offsetof(gw_ipsec_sa, keys) / GW_AVX512_ROW_BYTES)
 
-GW_AVX512 void gw_avx512_keys_load(gw_avx512_keys *keys, const gw_avx512_sas *sas, gw_u32 rounds)
+#define GW_AVX512_MORE_LINE (offsetof(gw_ipsec_sa, more) / GW_AVX512_ROW_BYTES)
+
+/* Loads round keys that begin with cache line `first` of the SAs. */
+GW_AVX512 void gw_avx512_key_lines_load(gw_avx512_keys *keys, const gw_avx512_sas *sas,
+                                        gw_u32 first, gw_u32 rounds)
 {
     keys->rounds = rounds;
     for (gw_u32 line = 0; line < (rounds + 4) / 4; line++) {
-        gw_avx512_load_sa_line(&keys->round[4 * line], sas, GW_AVX512_KEY_LINE + line);
+        gw_avx512_load_sa_line(&keys->round[4 * line], sas, first + line);
     }
+}
+
+GW_AVX512 void gw_avx512_keys_load(gw_avx512_keys *keys, const gw_avx512_sas *sas, gw_u32 rounds)
+{
+    gw_avx512_key_lines_load(keys, sas, GW_AVX512_KEY_LINE, rounds);
 }
 
 /* Computes one quarter of the AES rounds on one block of each packet, without the first

@@ -4,7 +4,9 @@
 
 #include "avx512_chacha.h"
 #include "avx512_gcm_group.h"
+#include "avx512_mac.h"
 #include "avx512_next.h"
+#include "avx512_sha512.h"
 #include "avx512_simple_finish.h"
 
 /* Returns whether the suite is CBC with HMAC, which has special code for groups of equally long
@@ -221,6 +223,17 @@ GW_AVX512 void gw_avx512_ghash(gw_avx512_group *group, gw_avx512_batch *batch, g
     }
 }
 
+/* Computes the tags of a group with an algorithm that is not interleaved with a cipher. */
+static __attribute__((noinline)) void
+gw_avx512_other_tags(const gw_avx512_group *group, gw_u32 auth, gw_ipsec_tag tags[GW_AVX512_LANES])
+{
+    if (auth == GW_IPSEC_AUTH_SHA384 || auth == GW_IPSEC_AUTH_SHA512) {
+        gw_avx512_sha512_tags(group, auth, tags);
+    } else {
+        gw_avx512_mac_tags(group, tags);
+    }
+}
+
 /* Encrypts or decrypts one group of sixteen packets while it hashes another group. Either group may
  * be empty. */
 GW_AVX512 void gw_avx512_run_groups(gw_avx512_group *to_cipher, gw_avx512_group *to_hash,
@@ -244,6 +257,10 @@ GW_AVX512 void gw_avx512_run_groups(gw_avx512_group *to_cipher, gw_avx512_group 
     if (hash.steps != 0) {
         gw_ipsec_tag tags[GW_AVX512_LANES];
         gw_avx512_hash_tags(&hash, tags);
+        gw_avx512_apply_tags(tags, to_hash, operation.suite, operation.outbound);
+    } else if (to_hash->count != 0 && operation.suite.auth != GW_IPSEC_AUTH_NONE) {
+        gw_ipsec_tag tags[GW_AVX512_LANES];
+        gw_avx512_other_tags(to_hash, operation.suite.auth, tags);
         gw_avx512_apply_tags(tags, to_hash, operation.suite, operation.outbound);
     }
 }

@@ -9,13 +9,9 @@ GW_LANE gw_u32 gw_avx512_covers(gw_u32 variant)
     if (suite.protocol == 0) {
         return 0;
     }
-    /* The AVX-512 code does not support these suites. The scalar kernel processes them. */
-    if (suite.auth == GW_IPSEC_AUTH_CCM || suite.auth == GW_IPSEC_AUTH_SHA384 ||
-        suite.auth == GW_IPSEC_AUTH_SHA512 || suite.auth == GW_IPSEC_AUTH_XCBC ||
-        suite.auth == GW_IPSEC_AUTH_CMAC) {
-        return 0;
-    }
-    return suite.protocol == GW_IPSEC_ESP || suite.auth != GW_IPSEC_AUTH_GHASH;
+    /* The AVX-512 code supports neither CCM nor AH with GMAC. The scalar kernel processes them. */
+    return suite.protocol == GW_IPSEC_ESP ? suite.auth != GW_IPSEC_AUTH_CCM
+                                          : suite.auth != GW_IPSEC_AUTH_GHASH;
 }
 
 #endif
