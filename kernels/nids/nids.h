@@ -3,6 +3,7 @@ summary  = "Detects and blocks intrusions with Snort and Suricata rules, and wri
 spec     = "Suricata 7 user guide, chapters Rules and EVE JSON Format"
 kernel   = false
 in_order = true
+host     = ["reads_times"]
 variants = ["inspect"]
 [verdicts]
 clean = { text = "No rule matched.", port = true }

@@ -177,7 +177,7 @@ impl Preparation {
 struct Runner {
     form: String,
     lane: Box<dyn Lane>,
-    host_half: Option<Box<dyn HostHalf>>,
+    host_half: Option<HostHalf>,
     variant: u8,
     kernel: u8,
     work: WorkColumns,
@@ -211,7 +211,7 @@ impl Runner {
             form: device.choices()[0].form.clone(),
             lane: device.lane().map_err(Error::setup)?,
             host_half: function.host_half(0, 1),
-            variant: function.variant(),
+            variant: function.properties().variant,
             kernel: function.contract().bin_kernel(),
             work: WorkColumns::default(),
             outcomes: vec![Outcome::default(); BIN_PACKETS],
@@ -236,7 +236,7 @@ impl Runner {
             let mut bin =
                 Bin { count: BIN_PACKETS as u16, kernel: self.kernel, variant: self.variant, ..Bin::default() };
             let started = Instant::now();
-            if let Some(host_half) = &mut self.host_half {
+            if let Some(HostHalf::Prepare(host_half)) = &mut self.host_half {
                 self.work.clear();
                 host_half.prepare_columns(&packets.region, &chunk.descriptors, &mut self.work);
                 match self.work.run(0) {
@@ -257,7 +257,7 @@ impl Runner {
             if let (Some(host_half), Some(chunk)) = (&mut self.host_half, &done) {
                 // A worker copies the outcomes too.
                 self.outcomes.copy_from_slice(&chunk.outcomes);
-                host_half.complete(bin.variant, &chunk.descriptors, &chunk.parameters, &mut self.outcomes);
+                host_half.completing().complete(bin.variant, &chunk.descriptors, &chunk.parameters, &mut self.outcomes);
             }
             total_ns += started.elapsed().as_nanos() as f64;
             chunk = done.ok_or_else(|| Error::Setup("the CPU did not complete a chunk".to_owned()))?;

@@ -148,7 +148,7 @@ pub(crate) fn flows(
 ) -> Result<Vec<Flow>, Error> {
     let mut job = |random: &mut Random| match job {
         Some(job) => job(random),
-        None => Job::plain(0, function.variant()),
+        None => Job::plain(0, function.properties().variant),
     };
     let config = FlowConfig {
         device,

@@ -113,7 +113,7 @@ impl Sharing<'_> {
         };
         let mut turn = instances.iter().copied().cycle();
         let mut job = |random: &mut Random| match turn.next() {
-            Some(1) => Job::plain(1, self.functions[1].variant()),
+            Some(1) => Job::plain(1, self.functions[1].properties().variant),
             _ => self.associations.any(random),
         };
         let frame = frames::filled(|random, payload| patterns::plant(self.patterns, random, payload));

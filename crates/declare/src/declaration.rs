@@ -30,7 +30,7 @@ pub struct Declaration {
     pub tailroom_bytes: u16,
     /// Whether the function must see packets in arrival order on the CPU.
     pub in_order: bool,
-    /// Properties of the function's CPU code, if it is written in Rust.
+    /// Properties of the function's CPU code, if that code is written in Rust.
     pub host: HostUse,
     /// How device threads divide the packets of this function.
     pub form: Form,
@@ -90,6 +90,9 @@ pub struct HostUse {
     /// Whether the function reads each packet's outcome from the previous function. Such a function
     /// must be able to split, join or create packets, and must not need packets in arrival order.
     pub reads_previous: bool,
+    /// Whether the function reads the arrival times of packets. It also receives their sequence
+    /// numbers if it splits, joins or creates packets.
+    pub reads_times: bool,
     /// Whether a device may run the next function before the CPU sees the results of this function.
     /// The CPU then sees each packet descriptor only after the last function, and only the verdict
     /// of each outcome is valid.
@@ -453,6 +456,17 @@ impl Declaration {
     /// Returns whether the function must see packets in arrival order on the CPU. Functions with
     /// flows or meters need this order.
     pub fn needs_order(&self) -> bool {
-        self.in_order || self.flows.is_some() || self.tables.iter().any(|table| table.shape == Shape::Meter)
+        self.in_order || self.has_state()
+    }
+
+    /// Returns the properties of the function's CPU code. Functions with flows or meters read the
+    /// times of packets.
+    pub fn host_use(&self) -> HostUse {
+        HostUse { reads_times: self.host.reads_times || self.has_state(), ..self.host }
+    }
+
+    /// Returns whether Godwit keeps flows or meters for the function.
+    fn has_state(&self) -> bool {
+        self.flows.is_some() || self.tables.iter().any(|table| table.shape == Shape::Meter)
     }
 }

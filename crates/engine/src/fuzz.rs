@@ -24,7 +24,7 @@ use crate::control::wiped::WipedValue;
 /// A packet function, with the CPU device and the packet buffers that it needs.
 struct Gateway {
     function: Arc<dyn Function>,
-    host_half: Option<Box<dyn HostHalf>>,
+    host_half: Option<HostHalf>,
     lane: Box<dyn Lane>,
     region: Region,
     chunk: Option<Chunk>,
@@ -54,9 +54,9 @@ impl Gateway {
         self.region.buffer_mut(&original).fill(0x5a);
         self.region.frame_mut(&original).copy_from_slice(frame);
         let mut work = Vec::new();
-        match self.host_half.as_mut().filter(|host_half| host_half.prepares()) {
+        match self.host_half.as_mut().and_then(HostHalf::preparing) {
             Some(host_half) => host_half.prepare(&self.region, &[original], &mut work),
-            None => work.push(Work::Run { variant: self.function.variant(), parameter: 0 }),
+            None => work.push(Work::Run { variant: self.function.properties().variant, parameter: 0 }),
         }
         match work[..] {
             [Work::Done(outcome)] => self.check_outcome(outcome),
@@ -72,7 +72,7 @@ impl Gateway {
         original.port = port;
         self.region.frame_mut(&original).copy_from_slice(frame);
         let mut steps = Vec::new();
-        let Some(host_half) = &mut self.host_half else { return };
+        let Some(host_half) = self.host_half.as_mut().and_then(HostHalf::arranging) else { return };
         host_half.arrange(&mut Arrangement {
             region: &mut self.region,
             now_ns: 0,
@@ -137,7 +137,7 @@ impl Gateway {
             let frame = &buffer[head..head + usize::from(expected.length)];
             assert!(self.region.frame(&after) == frame, "the kernel and ref make different packets");
         }
-        if let Some(host_half) = &mut self.host_half {
+        if let Some(host_half) = self.host_half.as_mut().map(HostHalf::completing) {
             host_half.complete(variant, &[after], &[parameter], &mut chunk.outcomes[..1]);
             host_half.finish(&mut self.region, std::slice::from_mut(&mut after), &mut chunk.outcomes[..1]);
         }
@@ -152,10 +152,11 @@ impl Gateway {
         if outcome.verdict == VERDICT_DROP || outcome.port != PORT_FLOOD {
             return;
         }
-        for &port in self.function.flood_ports(outcome.value) {
+        let Some(part) = self.function.flood() else { return };
+        for &port in part.ports(outcome.value) {
             let mut copy = self.region.duplicate(packet).expect("there is a buffer");
             let buffer = copy;
-            self.function.prepare_copy(self.region.buffer_mut(&buffer), &mut copy, port, outcome.value);
+            part.prepare_copy(self.region.buffer_mut(&buffer), &mut copy, port, outcome.value);
             assert!(self.region.contains(&copy));
             self.region.release(&copy);
         }
@@ -343,7 +344,8 @@ pub fn control_request(data: &[u8]) {
     let Some((&function, request)) = data.split_first() else { return };
     let Ok(request) = serde_json::from_slice::<WipedValue>(request) else { return };
     FUNCTIONS.with(|functions| {
-        if let Err(error) = functions[usize::from(function) % functions.len()].command(&request.0, &Idle) {
+        let Some(part) = functions[usize::from(function) % functions.len()].operate() else { return };
+        if let Err(error) = part.command(&request.0, &Idle) {
             let sentence = error.to_string();
             assert!(!sentence.is_empty() && !sentence.contains('\n'), "{sentence:?}");
         }

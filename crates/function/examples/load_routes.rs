@@ -91,7 +91,7 @@ fn measure(label: &str, prefixes: &[String]) -> Result<(), Box<dyn std::error::E
         (total - parsed).as_secs_f64() * 1e3,
         total.as_secs_f64() * 1e3,
         function.image().len() >> 20,
-        if function.variant() == 0 { 2 } else { 4 },
+        if function.properties().variant == 0 { 2 } else { 4 },
     );
     Ok(())
 }

@@ -125,7 +125,7 @@ fn measure(label: &str, sas: usize, stanza: &str, frame: impl Fn(usize) -> Vec<u
             black_box(batch.iter().map(|descriptor| first_line(&region, descriptor)).sum::<u32>());
             work.clear();
             let begin = Instant::now();
-            host.prepare(&region, batch, &mut work);
+            host.preparing().expect("it prepares packets").prepare(&region, batch, &mut work);
             round[0] += begin.elapsed();
 
             let mut variant = 0;
@@ -139,7 +139,7 @@ fn measure(label: &str, sas: usize, stanza: &str, frame: impl Fn(usize) -> Vec<u
             let parameters: Vec<u64> = work.iter().map(parameter).collect();
             let mut outcomes = vec![Outcome::verdict(variant % 2); batch.len()];
             let begin = Instant::now();
-            host.complete(variant, batch, &parameters, &mut outcomes);
+            host.completing().complete(variant, batch, &parameters, &mut outcomes);
             round[1] += begin.elapsed();
             assert!(outcomes.iter().all(|outcome| outcome.verdict == variant % 2), "a packet was dropped");
         }

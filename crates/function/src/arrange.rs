@@ -5,7 +5,7 @@ use godwit_packet::{Region, Stamp};
 
 use crate::{Contract, Work};
 
-/// Input and output of [`HostHalf::arrange`](crate::HostHalf::arrange). The input consists of the
+/// Input and output of [`Arrange::arrange`](crate::Arrange::arrange). The input consists of the
 /// packets that have arrived at a function. The output is a list of steps for the engine, such as
 /// to hold or to drop a packet.
 pub struct Arrangement<'a> {
@@ -27,10 +27,10 @@ pub struct Arrangement<'a> {
     /// Packets that have arrived at the function, in their arrival order. The list may be empty.
     pub arrived: &'a [Descriptor],
     /// Outcome of the previous function for each arrived packet. The list is empty unless
-    /// [`reads_previous`](crate::HostHalf::reads_previous) returns `true`.
+    /// the contract sets [`reads_previous`](crate::HostUse::reads_previous).
     pub previous: &'a [PreviousOutcome],
     /// Sequence number of each arrived packet, and its arrival time at the ingress port. The list
-    /// is empty unless [`reads_stamps`](crate::HostHalf::reads_stamps) returns `true`.
+    /// is empty unless the contract sets [`reads_times`](crate::HostUse::reads_times).
     pub stamps: &'a [Stamp],
     /// Steps that the engine takes. For each arrived packet, the function appends one
     /// [`Step::Keep`], [`Step::Hold`], [`Step::Join`] or [`Step::Drop`], in the order of the

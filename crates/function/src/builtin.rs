@@ -14,7 +14,7 @@ use toml::Spanned;
 use toml::de::DeTable;
 
 use crate::declared::{Declared, Values};
-use crate::{BuildContext, Error, Function, HostHalf, KINDS, Running};
+use crate::{BuildContext, Error, Function, HostHalf, KINDS, Operate, Running};
 
 /// Configuration of a built-in function without Rust code.
 #[derive(Debug, Deserialize)]
@@ -62,7 +62,7 @@ impl Function for BuiltIn {
         self.declared.image()
     }
 
-    fn host_half(&self, _worker: usize, _workers: usize) -> Option<Box<dyn HostHalf>> {
+    fn host_half(&self, _worker: usize, _workers: usize) -> Option<HostHalf> {
         Some(self.declared.meter()?.host_half())
     }
 
@@ -70,14 +70,20 @@ impl Function for BuiltIn {
         Some(self.declared.meter()?.steer_key())
     }
 
-    fn command(&self, request: &serde_json::Value, running: &dyn Running) -> Result<serde_json::Value, Error> {
-        self.declared.command(request, running)
+    fn operate(&self) -> Option<&dyn Operate> {
+        Some(self)
     }
 
     /// Runs the kernel form for the lowest x86-64 level on one packet.
     fn run_ref(&self, buffer: &mut [u8], descriptor: &mut Descriptor, variant: u8, parameter: u64) -> Outcome {
         let (number, image) = (self.contract.bin_kernel(), self.image());
         godwit_custom::run_built_in(number, image, buffer, descriptor, variant, parameter)
+    }
+}
+
+impl Operate for BuiltIn {
+    fn command(&self, request: &serde_json::Value, running: &dyn Running) -> Result<serde_json::Value, Error> {
+        self.declared.command(request, running)
     }
 }
 

@@ -8,7 +8,6 @@ use std::sync::Arc;
 use godwit_abi::{Descriptor, Outcome};
 use godwit_custom::Compiled;
 use godwit_declare::Contract;
-use godwit_kernels::custom::CustomKernel;
 use godwit_packet::{ImageRef, SteerKey};
 use serde::Deserialize;
 use toml::Spanned;
@@ -17,7 +16,7 @@ use toml::de::DeTable;
 pub use godwit_custom::{Error, Origin, prepare};
 
 use crate::declared::{Declared, FlowState, Values};
-use crate::{BuildContext, Function, HostHalf, Running};
+use crate::{BuildContext, Function, HostHalf, Lifecycle, Operate, Properties, Running};
 
 /// Value of `kind` in the configuration.
 pub const KIND_NAME: &str = "custom";
@@ -71,11 +70,7 @@ impl Function for Custom {
         self.declared.image()
     }
 
-    fn custom_kernel(&self) -> Option<&'static CustomKernel> {
-        Some(&self.compiled.kernel)
-    }
-
-    fn host_half(&self, worker: usize, workers: usize) -> Option<Box<dyn HostHalf>> {
+    fn host_half(&self, worker: usize, workers: usize) -> Option<HostHalf> {
         match &self.flows {
             Some(flows) => Some(flows.host_half(worker, workers)),
             None => Some(self.declared.meter()?.host_half()),
@@ -89,10 +84,25 @@ impl Function for Custom {
         }
     }
 
-    fn start(&self, _live: bool) -> Result<(), crate::Error> {
-        self.flows.as_ref().map_or(Ok(()), FlowState::check_memory)
+    fn properties(&self) -> Properties {
+        Properties { custom_kernel: Some(&self.compiled.kernel), ..Properties::of(self.compiled.contract) }
     }
 
+    fn operate(&self) -> Option<&dyn Operate> {
+        Some(self)
+    }
+
+    fn lifecycle(&self) -> Option<&dyn Lifecycle> {
+        Some(self)
+    }
+
+    /// Runs the kernel on one packet, as compiled without optimization.
+    fn run_ref(&self, buffer: &mut [u8], descriptor: &mut Descriptor, variant: u8, parameter: u64) -> Outcome {
+        self.compiled.run_ref(self.image(), buffer, descriptor, variant, parameter)
+    }
+}
+
+impl Operate for Custom {
     fn tables(&self) -> Vec<(String, u64)> {
         self.flows.iter().map(FlowState::table).collect()
     }
@@ -104,9 +114,10 @@ impl Function for Custom {
     fn command(&self, request: &serde_json::Value, running: &dyn Running) -> Result<serde_json::Value, crate::Error> {
         self.declared.command(request, running)
     }
+}
 
-    /// Runs the kernel on one packet, compiled without optimization.
-    fn run_ref(&self, buffer: &mut [u8], descriptor: &mut Descriptor, variant: u8, parameter: u64) -> Outcome {
-        self.compiled.run_ref(self.image(), buffer, descriptor, variant, parameter)
+impl Lifecycle for Custom {
+    fn start(&self, _live: bool) -> Result<(), crate::Error> {
+        self.flows.as_ref().map_or(Ok(()), FlowState::check_memory)
     }
 }

@@ -63,6 +63,11 @@ impl Error {
         Self::Value { span: Some(span), message: self.to_string() }
     }
 
+    /// Returns the error of a command to a function that takes no commands.
+    pub fn no_commands() -> Self {
+        Self::Command { message: "this function takes no commands".to_owned() }
+    }
+
     /// Converts this error to the error of a command.
     pub(crate) fn in_command(self) -> Self {
         Self::Command { message: self.to_string() }

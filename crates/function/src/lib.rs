@@ -8,7 +8,7 @@
 //! | `config.rs` | configuration |
 //! | `tables.rs` | table image |
 //! | `reference.rs` | `ref`, the work of the kernel, written directly from the standard |
-//! | `host.rs` | decisions per packet before the kernel, if there are any |
+//! | `host.rs` | work per packet before and after the kernel, if there is any |
 //!
 //! The kernel of a function is in the folder of the same name in `kernels/`. A built-in function
 //! without a folder in this crate consists of a declaration and a kernel, as a function of a user
@@ -27,6 +27,7 @@ mod error;
 pub mod fragments;
 #[doc(hidden)]
 pub mod fuzz;
+mod host_half;
 pub mod ipsec;
 pub mod ipv4;
 pub mod ipv6;
@@ -51,7 +52,7 @@ use std::time::Duration;
 
 use godwit_abi::{Descriptor, Outcome};
 use godwit_kernels::custom::CustomKernel;
-use godwit_packet::{ImageRef, Region, SteerKey};
+use godwit_packet::{ImageRef, SteerKey};
 use godwit_state::{KeyName, State};
 use toml::Spanned;
 use toml::de::DeTable;
@@ -60,7 +61,8 @@ pub use arrange::{Arrangement, PreviousOutcome, Step};
 pub use builtin::all as built_in_without_host_half;
 pub use columns::WorkColumns;
 pub use error::Error;
-pub use godwit_declare::{Contract, Counter, Drop, Verdict};
+pub use godwit_declare::{Contract, Counter, Drop, HostUse, Verdict};
+pub use host_half::{Arrange, Complete, HostHalf, Prepare};
 
 /// Function kinds with Rust code, in the order of their kernel numbers.
 pub const KINDS: &[Kind] = &[
@@ -102,8 +104,9 @@ pub type Notice = (&'static str, String);
 
 /// A configured network function.
 ///
-/// All workers share the function, which is read-only. State that changes with each packet is in
-/// the [`HostHalf`] of each worker.
+/// All workers share the function, and it is read-only. State that changes with each packet is in
+/// the [`HostHalf`] of each worker. The optional parts are separate traits, and a function returns
+/// the ones that it implements.
 pub trait Function: Send + Sync {
     /// Returns the contract of the function. The contract states what the function reads and
     /// writes, its verdicts and its drop reasons.
@@ -118,35 +121,22 @@ pub trait Function: Send + Sync {
     /// only from parts that do not change.
     fn image(&self) -> ImageRef<'_>;
 
-    /// Returns the maximum number of bytes that the configured function prepends to a frame. The
-    /// result is at most [`Contract::headroom_bytes`].
-    fn headroom_bytes(&self) -> u16 {
-        self.contract().headroom_bytes
+    /// Processes one packet in the same way as the kernel. This reference implementation is written
+    /// directly from the standard, and favors clarity over speed.
+    ///
+    /// `buffer` is the whole buffer of the packet. The function may change `descriptor.head` and
+    /// `descriptor.length` within the buffer.
+    fn run_ref(&self, buffer: &mut [u8], descriptor: &mut Descriptor, variant: u8, parameter: u64) -> Outcome;
+
+    /// Returns the properties that depend on the configuration of the function. They never change.
+    fn properties(&self) -> Properties {
+        Properties::of(self.contract())
     }
 
-    /// Returns the maximum number of bytes that the configured function appends to a frame. The
-    /// result is at most [`Contract::tailroom_bytes`].
-    fn tailroom_bytes(&self) -> u16 {
-        self.contract().tailroom_bytes
-    }
-
-    /// Returns how many bytes of the tailroom a frame does not need. The array index is the frame
-    /// length modulo 16. A function that pads frames to blocks needs its full tailroom only for
-    /// some lengths. The values do not depend on the layer-2 header.
-    fn tailroom_saved(&self) -> [u8; 16] {
-        [0; 16]
-    }
-
-    /// Returns the variant for every packet. Only functions that do not prepare packets on the CPU
-    /// use this value.
-    fn variant(&self) -> u8 {
-        0
-    }
-
-    /// Creates the host half of the function for one worker. `worker` is the number of this worker,
-    /// and `workers` is the number of all workers. Returns `None` if the function has no host half.
-    /// The kernel then runs on every packet with [`Function::variant`] and parameter 0.
-    fn host_half(&self, worker: usize, workers: usize) -> Option<Box<dyn HostHalf>> {
+    /// Creates the CPU part of the function for one worker. `worker` is the number of this worker,
+    /// and `workers` is the number of all workers. Returns `None` if the function has no CPU part.
+    /// The kernel then runs on every packet with [`Properties::variant`] and parameter 0.
+    fn host_half(&self, worker: usize, workers: usize) -> Option<HostHalf> {
         let _ = (worker, workers);
         None
     }
@@ -157,6 +147,73 @@ pub trait Function: Send + Sync {
         None
     }
 
+    /// Returns the commands and reports of the function for the operator, if it has any.
+    fn operate(&self) -> Option<&dyn Operate> {
+        None
+    }
+
+    /// Returns the work of the function at the start and at the end of a run, if it has any.
+    fn lifecycle(&self) -> Option<&dyn Lifecycle> {
+        None
+    }
+
+    /// Returns the periodic work of the function, if it has any.
+    fn housekeeping(&self) -> Option<&dyn Housekeeping> {
+        None
+    }
+
+    /// Returns the part that copies packets to several ports, if the function floods packets.
+    fn flood(&self) -> Option<&dyn Flood> {
+        None
+    }
+
+    /// Returns the part that knows routes, addresses or neighbours, if the function has one.
+    fn station(&self) -> Option<&dyn Station> {
+        None
+    }
+
+    /// Returns the part of the function that must not repeat sequence numbers after a restart, if
+    /// there is one.
+    fn durable(&self) -> Option<&dyn Durable> {
+        None
+    }
+}
+
+/// Properties of a function that depend on its configuration. Properties of all functions of a kind
+/// are in the [`Contract`].
+#[derive(Clone, Copy)]
+pub struct Properties {
+    /// Kind of processing for every packet that is not prepared on the CPU.
+    pub variant: u8,
+    /// Maximum number of bytes that the function prepends to a frame. It is at most
+    /// [`Contract::headroom_bytes`].
+    pub headroom_bytes: u16,
+    /// Maximum number of bytes that the function appends to a frame. It is at most
+    /// [`Contract::tailroom_bytes`].
+    pub tailroom_bytes: u16,
+    /// Number of tailroom bytes that a frame does not need. The array index is the frame length
+    /// modulo 16. A function that pads frames to blocks needs its full tailroom only for some
+    /// lengths. The values do not depend on the layer-2 header.
+    pub tailroom_saved: [u8; 16],
+    /// Kernel of a function that a user wrote, or `None` if the kernel is part of Godwit.
+    pub custom_kernel: Option<&'static CustomKernel>,
+}
+
+impl Properties {
+    /// Returns the properties of a function that does not depend on its configuration.
+    pub fn of(contract: &Contract) -> Self {
+        Self {
+            variant: 0,
+            headroom_bytes: contract.headroom_bytes,
+            tailroom_bytes: contract.tailroom_bytes,
+            tailroom_saved: [0; 16],
+            custom_kernel: None,
+        }
+    }
+}
+
+/// Commands and reports of a function for the operator. The control thread calls the methods.
+pub trait Operate {
     /// Runs a command of the operator on the running function. The control thread runs one command
     /// at a time.
     ///
@@ -168,69 +225,18 @@ pub trait Function: Send + Sync {
     /// Returns one sentence for the operator. The function is then unchanged.
     fn command(&self, request: &serde_json::Value, running: &dyn Running) -> Result<serde_json::Value, Error> {
         let _ = (request, running);
-        Err(Error::Command { message: "this function takes no commands".to_owned() })
+        Err(Error::no_commands())
     }
 
-    /// Returns the kernel of a user-written function, or `None` if the kernel is part of Godwit.
-    fn custom_kernel(&self) -> Option<&'static CustomKernel> {
-        None
-    }
-
-    /// Returns the interface to the routes of the function, if the operator or other programs may
-    /// change them.
-    fn routing(&self) -> Option<&dyn routing::Routing> {
-        None
-    }
-
-    /// Returns the addresses of the router itself, if the function knows any.
-    fn own_addresses(&self) -> Option<&Arc<routing::OwnAddresses>> {
-        None
-    }
-
-    /// Connects the function to other functions that it works with. The engine calls the method
-    /// once, after it has built all functions and before the run starts. `functions[own]` is this
-    /// function.
-    ///
-    /// # Errors
-    /// Returns [`Error::Value`] if a required function is missing.
-    fn connect(&self, functions: &[Arc<dyn Function>], own: usize) -> Result<(), Error> {
-        let _ = (functions, own);
-        Ok(())
-    }
-
-    /// Returns the neighbour table, if the function resolves the Ethernet addresses of neighbours.
-    fn neighbours(&self) -> Option<&Arc<neighbours::Neighbours>> {
-        None
-    }
-
-    /// Opens the outputs of the function, such as log files. The engine calls the method once,
-    /// before the first packet moves. The command `godwit check` does not call it. `live` is false
-    /// in a replay. A replay waits for slow outputs and loses no data.
-    ///
-    /// # Errors
-    /// Returns an error if an output cannot be opened. The run then does not start.
-    fn start(&self, live: bool) -> Result<(), Error> {
-        let _ = live;
-        Ok(())
-    }
-
-    /// Reopens the outputs of the function after the operator has renamed the files. The signal
-    /// SIGHUP causes this call.
-    ///
-    /// # Errors
-    /// Returns an error if an output cannot be reopened. The old output stays open.
-    fn reopen(&self) -> Result<(), Error> {
-        Ok(())
-    }
-
-    /// Writes the remaining output of the function. The engine calls the method once, after all
-    /// workers have ended and before it reads the counters for the last time.
-    fn finish(&self) {}
-
-    /// Returns the name and entry count of each table, such as routes and SAs. The control thread
-    /// calls the method about once a second, so it must not wait while another thread changes a
-    /// table.
+    /// Returns the names of the function's tables and the numbers of their entries, such as routes
+    /// and SAs. The control thread calls the method about once a second, so it must not wait while
+    /// another thread changes a table.
     fn tables(&self) -> Vec<(String, u64)> {
+        Vec::new()
+    }
+
+    /// Returns the values of the counters in [`Contract::counters`], in the same order.
+    fn counts(&self) -> Vec<u64> {
         Vec::new()
     }
 
@@ -244,37 +250,39 @@ pub trait Function: Send + Sync {
     fn notices(&self) -> Vec<Notice> {
         Vec::new()
     }
+}
 
-    /// Returns whether a packet may leave by several ports. See [`Function::flood_ports`].
-    fn floods(&self) -> bool {
-        false
-    }
-
-    /// Returns the ports in the port set with number `set`. A flooded packet leaves by all ports of
-    /// its set (see [`PORT_FLOOD`](godwit_abi::PORT_FLOOD)).
-    fn flood_ports(&self, set: u32) -> &[u8] {
-        let _ = set;
-        &[]
-    }
-
-    /// Adapts one copy of a flooded packet to the egress port `port`. The worker calls the method
-    /// for each copy. The frame is in the state in which the kernel left it.
+/// Work of a function at the start and at the end of a run.
+pub trait Lifecycle {
+    /// Opens the outputs of the function, such as log files. The engine calls the method once,
+    /// before the first packet moves. The command `godwit check` does not call it. `live` is false
+    /// in a replay. A replay waits for slow outputs and loses no data.
     ///
-    /// `buffer` is the whole buffer of the copy. The function may change `descriptor.head` and
-    /// `descriptor.length` within the buffer, by at most [`Function::headroom_bytes`] and
-    /// [`Function::tailroom_bytes`].
-    fn prepare_copy(&self, buffer: &mut [u8], descriptor: &mut Descriptor, port: u8, set: u32) {
-        let _ = (buffer, descriptor, port, set);
+    /// # Errors
+    /// Returns one sentence if an output cannot be opened. The run does not start.
+    fn start(&self, live: bool) -> Result<(), Error>;
+
+    /// Opens the outputs of the function again under their names, after the operator has renamed
+    /// the files. The signal SIGHUP causes this call.
+    ///
+    /// # Errors
+    /// Returns one sentence if an output cannot be opened. The old output stays open.
+    fn reopen(&self) -> Result<(), Error> {
+        Ok(())
     }
 
-    /// Returns the interval between calls to [`Function::housekeeping`]. Returns `None` if that
-    /// method must not be called. The engine reads the interval once.
-    fn housekeeping_interval(&self) -> Option<Duration> {
-        None
-    }
+    /// Writes the remaining output of the function. The engine calls the method once. At that time,
+    /// all workers have ended, and the counters are not yet read for the last time.
+    fn finish(&self) {}
+}
 
-    /// Performs periodic work while packets flow. It removes old entries, processes messages of the
-    /// workers, and reads changes of the machine.
+/// Periodic work of a function while packets flow. It removes old entries, processes messages of
+/// the workers, and reads changes of the machine.
+pub trait Housekeeping {
+    /// Returns the interval between calls of [`Housekeeping::run`]. The engine reads it once.
+    fn interval(&self) -> Duration;
+
+    /// Performs the periodic work.
     ///
     /// The first call is made before packets arrive. Each later call is made one interval after the
     /// last call returned. No command and no housekeeping of another function runs at the same
@@ -284,29 +292,50 @@ pub trait Function: Send + Sync {
     /// # Errors
     /// Returns one sentence. The operator sees it if it differs from the sentence of the last call.
     /// Housekeeping continues after an error.
-    fn housekeeping(&self, running: &dyn Running) -> Result<(), Error> {
-        let _ = running;
-        Ok(())
-    }
+    fn run(&self, running: &dyn Running) -> Result<(), Error>;
+}
 
-    /// Returns the counter values in the order of [`Contract::counters`]. The control thread calls
-    /// the method.
-    fn counts(&self) -> Vec<u64> {
-        Vec::new()
-    }
+/// Part of a function whose packets may leave by several ports.
+pub trait Flood {
+    /// Returns the ports in the port set with number `set`. A flooded packet leaves by all ports of
+    /// such a set (see [`PORT_FLOOD`](godwit_abi::PORT_FLOOD)).
+    fn ports(&self, set: u32) -> &[u8];
 
-    /// Returns the part of the function that must not repeat sequence numbers after a restart, if
-    /// any.
-    fn durable(&self) -> Option<&dyn Durable> {
+    /// Adapts one copy of a flooded packet to the egress port `port`. The worker calls the method
+    /// for each copy. The frame is in the state in which the kernel left it.
+    ///
+    /// `buffer` is the whole buffer of the copy. The function may change `descriptor.head` and
+    /// `descriptor.length` within the buffer, by at most [`Properties::headroom_bytes`] and
+    /// [`Properties::tailroom_bytes`].
+    fn prepare_copy(&self, buffer: &mut [u8], descriptor: &mut Descriptor, port: u8, set: u32);
+}
+
+/// Part of a function that knows routes, the addresses of the router, or its neighbours.
+pub trait Station {
+    /// Returns the interface to the routes of the function, if the operator or other programs may
+    /// change them.
+    fn routing(&self) -> Option<&dyn routing::Routing> {
         None
     }
 
-    /// Processes one packet in the same way as the kernel. This reference implementation is written
-    /// directly from the standard, and favours clarity over speed.
+    /// Returns the addresses of the router itself.
+    fn own_addresses(&self) -> &Arc<routing::OwnAddresses>;
+
+    /// Returns the neighbour table, if the function resolves the Ethernet addresses of neighbours.
+    fn neighbours(&self) -> Option<&Arc<neighbours::Neighbours>> {
+        None
+    }
+
+    /// Connects the function to other functions that it works with. The engine calls the method
+    /// once, after it has built all functions and before the run starts. `functions[own]` is this
+    /// function.
     ///
-    /// `buffer` is the whole buffer of the packet. The function may change `descriptor.head` and
-    /// `descriptor.length` within the buffer.
-    fn run_ref(&self, buffer: &mut [u8], descriptor: &mut Descriptor, variant: u8, parameter: u64) -> Outcome;
+    /// # Errors
+    /// Returns [`Error::Value`] if a required function is missing.
+    fn connect(&self, functions: &[Arc<dyn Function>], own: usize) -> Result<(), Error> {
+        let _ = (functions, own);
+        Ok(())
+    }
 }
 
 /// Part of a function that must never use a sequence number twice with the same key.
@@ -375,117 +404,6 @@ pub trait Running {
     fn is_quiesced(&self, ticket: u64) -> bool {
         let _ = ticket;
         self.quiesce().is_ok()
-    }
-}
-
-/// Part of a function that runs on a worker's CPU. It processes packets in batches, before and
-/// after the kernel.
-pub trait HostHalf: Send {
-    /// Decides what the kernel must do with each packet. Appends one [`Work`] per descriptor, in
-    /// the same order.
-    fn prepare(&mut self, region: &Region, descriptors: &[Descriptor], work: &mut Vec<Work>);
-
-    /// Makes the same decisions as [`HostHalf::prepare`], but stores them as one array per field.
-    ///
-    /// The engine calls this method. Fast functions implement it directly.
-    fn prepare_columns(&mut self, region: &Region, descriptors: &[Descriptor], work: &mut WorkColumns) {
-        work.extend_with_rows(|rows| self.prepare(region, descriptors, rows));
-    }
-
-    /// Returns how many of the packets, from the first one on, may be prepared now. The engine asks
-    /// only in a replay, and passes all waiting packets. The others wait until the kernel has
-    /// finished earlier packets of the function.
-    ///
-    /// A function whose results depend on unfinished packets must return fewer packets than there
-    /// are. The output of a replay is then the same with any number of packets in flight.
-    fn ready(&mut self, region: &Region, descriptors: &[Descriptor]) -> usize {
-        let _ = region;
-        descriptors.len()
-    }
-
-    /// Returns whether the function prepares packets on the CPU before its kernel. The result never
-    /// changes. If it is false, the kernel runs on all packets with [`Function::variant`] and
-    /// parameter 0, and `prepare` is never called.
-    fn prepares(&self) -> bool {
-        true
-    }
-
-    /// Returns whether the function needs the time of packets. The result never changes. If it is
-    /// true, the engine calls [`HostHalf::set_time`] before each call to `prepare_columns`.
-    fn reads_time(&self) -> bool {
-        false
-    }
-
-    /// Receives the time of the next packets, in nanoseconds of a monotonic clock. In a replay,
-    /// `times_ns` holds the timestamp of each packet. Otherwise, it is `None`, and all packets have
-    /// the time `now_ns`.
-    fn set_time(&mut self, now_ns: u64, times_ns: Option<&[u64]>) {
-        let _ = (now_ns, times_ns);
-    }
-
-    /// Returns whether the engine calls [`HostHalf::arrange`] instead of [`HostHalf::prepare`]. The
-    /// result never changes.
-    fn arranges(&self) -> bool {
-        false
-    }
-
-    /// Returns whether the function reads the outcomes of the previous function in
-    /// [`Arrangement::previous`]. Such a function must also return true from
-    /// [`HostHalf::arranges`], and must not require packets in arrival order. The result never
-    /// changes.
-    fn reads_previous(&self) -> bool {
-        false
-    }
-
-    /// Returns whether the function reads the sequence numbers and arrival times in
-    /// [`Arrangement::stamps`]. Such a function must also return true from [`HostHalf::arranges`].
-    /// The result never changes.
-    fn reads_stamps(&self) -> bool {
-        false
-    }
-
-    /// Splits, holds, joins or creates packets. The engine calls the method instead of `prepare`
-    /// when packets have arrived, and at the time that the last call returned. At the end of the
-    /// run, it calls the method until no packet is held.
-    ///
-    /// Returns the time at which the method must be called again even without new packets, on the
-    /// clock of [`Arrangement::now_ns`]. Returns `u64::MAX` if the method must be called only for
-    /// new packets.
-    fn arrange(&mut self, packets: &mut Arrangement<'_>) -> u64 {
-        let mut work = Vec::with_capacity(packets.arrived.len());
-        self.prepare(packets.region, packets.arrived, &mut work);
-        let pairs = packets.arrived.iter().zip(work);
-        packets.steps.extend(pairs.map(|(&packet, work)| Step::Keep { packet, work }));
-        u64::MAX
-    }
-
-    /// Receives the outcomes of the kernel for the packets of one batch. All packets of a batch
-    /// need the same kind of processing. The function may change the outcomes, for example to drop
-    /// packets. Batches arrive in any order. `descriptors` are in the state in which the kernel
-    /// left them. `parameters` are the values of [`Work::Run`].
-    ///
-    /// Each packet is completed at most once. If a device fails while it processes a packet, the
-    /// engine drops and counts the packet, and the function does not get its parameter back. If a
-    /// device is lost before it starts a packet, another device processes the packet with the same
-    /// kind of processing and the same parameter.
-    fn complete(&mut self, variant: u8, descriptors: &[Descriptor], parameters: &[u64], outcomes: &mut [Outcome]) {
-        let _ = (variant, descriptors, parameters, outcomes);
-    }
-
-    /// Returns whether a device may pass packets to the next function before [`HostHalf::complete`]
-    /// is called. The result never changes.
-    ///
-    /// If the result is true, `complete` receives the packet descriptors as the last function on
-    /// the device returned them. Only the verdict of each outcome is then valid, and `finish` is
-    /// not called.
-    fn may_continue_on_device(&self) -> bool {
-        false
-    }
-
-    /// Processes the packets after [`HostHalf::complete`]. The method may read frames, and rewrite
-    /// them within their buffers.
-    fn finish(&mut self, region: &mut Region, descriptors: &mut [Descriptor], outcomes: &mut [Outcome]) {
-        let _ = (region, descriptors, outcomes);
     }
 }
 

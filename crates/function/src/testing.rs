@@ -32,7 +32,7 @@ pub(crate) fn run(function: &dyn Function, frame: &mut Vec<u8>) -> Outcome {
     let mut buffer = frame.clone();
     buffer.resize(room * 64, 0xa5);
     let mut descriptor = Descriptor { length: frame.len() as u16, room: room as u8, ..Descriptor::default() };
-    let outcome = function.run_ref(&mut buffer, &mut descriptor, function.variant(), 0);
+    let outcome = function.run_ref(&mut buffer, &mut descriptor, function.properties().variant, 0);
     frame.clear();
     frame.extend(&buffer[usize::from(descriptor.head)..][..usize::from(descriptor.length)]);
     outcome
@@ -45,9 +45,9 @@ pub(crate) fn prepare_one(function: &dyn Function, port: u8, frame: &[u8]) -> Re
     let packet = Descriptor { port, ..region.allocate(frame.len()).unwrap() };
     region.frame_mut(&packet).copy_from_slice(frame);
     let mut work = Vec::new();
-    function.host_half(0, 1).unwrap().prepare(&region, &[packet], &mut work);
+    function.host_half(0, 1).unwrap().preparing().unwrap().prepare(&region, &[packet], &mut work);
     match work[..] {
-        [Work::Run { variant, parameter: 0 }] if variant == function.variant() => Ok(()),
+        [Work::Run { variant, parameter: 0 }] if variant == function.properties().variant => Ok(()),
         [Work::Done(outcome)] => Err(outcome.reason),
         _ => panic!("{work:?}"),
     }

@@ -126,8 +126,10 @@ struct Packet {
 
 /// Returns the saved tailroom of short frames, if all functions with tailroom agree on it.
 fn saved(functions: &[Arc<dyn Function>]) -> [u8; 16] {
-    let appending = functions.iter().filter(|function| function.tailroom_bytes() > 0);
-    let mut kinds: Vec<_> = appending.map(|function| (function.tailroom_bytes(), function.tailroom_saved())).collect();
+    let appending = functions.iter().filter(|function| function.properties().tailroom_bytes > 0);
+    let mut kinds: Vec<_> = appending
+        .map(|function| (function.properties().tailroom_bytes, function.properties().tailroom_saved))
+        .collect();
     kinds.dedup();
     if let [(_, saved)] = kinds[..] { saved } else { [0; 16] }
 }
@@ -156,16 +158,17 @@ impl Flow {
         let largest = |bytes: fn(&dyn Function) -> u16| {
             config.functions.iter().map(|function| usize::from(bytes(&**function))).max().unwrap_or(0)
         };
-        // The headroom has no spare bytes, because whole buffers may be copied to the device. The
-        // IP header is aligned, as in ports that write packets themselves.
-        let headroom_bytes = (largest(|function| function.headroom_bytes()) + ETHERNET_BYTES).next_multiple_of(16);
+        // No spare headroom: whole buffers may be copied to the device. The IP header is aligned,
+        // as in ports that write packets themselves.
+        let headroom_bytes =
+            (largest(|function| function.properties().headroom_bytes) + ETHERNET_BYTES).next_multiple_of(16);
         let arena_config = ArenaConfig {
             layout: config.layout,
             reuse: Reuse::Oldest,
             packets: config.packets,
             frame_bytes_max: size.frame_bytes_max().max(60),
             headroom_bytes: headroom_bytes - ETHERNET_BYTES,
-            tailroom_bytes: largest(|function| function.tailroom_bytes()),
+            tailroom_bytes: largest(|function| function.properties().tailroom_bytes),
             tailroom_saved: saved(config.functions),
             align_bytes: if config.layout == Layout::Dense { 64 } else { 128 },
             prefix_bytes: 0,
@@ -354,7 +357,7 @@ impl Flow {
                     let mut current = usize::from(bin.instance);
                     while let Some(next) = self.next(current, bin.row, outcome.verdict) {
                         let function = &self.functions[next];
-                        outcome = function.run_ref(&mut buffer, &mut descriptor, function.variant(), 0);
+                        outcome = function.run_ref(&mut buffer, &mut descriptor, function.properties().variant, 0);
                         current = next;
                     }
                     expected.push((chunk.opened_ns as usize, slot, buffer, descriptor, outcome));
@@ -403,7 +406,7 @@ impl Flow {
         for (bin, next) in chunk.bins.iter_mut().zip(next.into_iter().flatten()) {
             let function = &self.functions[next];
             (bin.instance, bin.kernel, bin.variant) =
-                (next as u16, function.contract().bin_kernel(), function.variant());
+                (next as u16, function.contract().bin_kernel(), function.properties().variant);
         }
         true
     }

@@ -81,7 +81,7 @@ impl Loader {
     /// Creates a loader. `reader` is the program `instance` of the device, and a bin has at most
     /// `bin_packets` packets.
     pub(super) fn new(reader: &dyn Function, instance: u16, bin_packets: usize) -> Self {
-        let (kernel, variant) = (reader.contract().bin_kernel(), reader.variant());
+        let (kernel, variant) = (reader.contract().bin_kernel(), reader.properties().variant);
         let bin = Bin { kernel, variant, instance, ..Bin::default() };
         let chunk = Chunk::new(CHUNK_PACKETS.div_ceil(bin_packets), CHUNK_PACKETS);
         Self { bin, bin_packets, chunk: Some(chunk) }

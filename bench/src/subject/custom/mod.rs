@@ -163,6 +163,7 @@ pub(super) fn change(context: &Context, progress: &mut Progress<'_>) -> Result<V
     std::fs::write(folder.path().join("prefixes.csv"), prefixes).map_err(Error::setup)?;
     let keys = "tables.stations = \"stations.csv\"\ntables.prefixes = \"prefixes.csv\"\n";
     let function = build(folder.path(), CHANGE, keys)?;
+    let commands = function.operate().ok_or_else(|| Error::Setup("the function takes no commands".to_owned()))?;
     let mut probe = Probe::new();
     let mut values = [0; 2];
     let mut rows = Vec::new();
@@ -176,7 +177,7 @@ pub(super) fn change(context: &Context, progress: &mut Progress<'_>) -> Result<V
             let request =
                 json!({ "command": "add", "table": table, "rows": [[key, format!("value={}", values[index])]] });
             let started = Instant::now();
-            function.command(&request, &Idle).map_err(Error::setup)?;
+            commands.command(&request, &Idle).map_err(Error::setup)?;
             let seen = probe.sum(&*function);
             times.push(started.elapsed().as_nanos() as f64);
             if seen != values[0] + values[1] {

@@ -4,7 +4,7 @@ use std::fmt::Write as _;
 
 use godwit_abi::Descriptor;
 use godwit_function::ipsec::suite::{Authentication, Cipher, Suite};
-use godwit_function::{Function, Work};
+use godwit_function::{Function, HostHalf, Work};
 use godwit_packet::{Arena, ArenaConfig, Region};
 
 use crate::error::Error;
@@ -92,7 +92,9 @@ pub(super) fn packets(
 ) -> Result<(Vec<u8>, Vec<u64>), Error> {
     let (mut region, mut descriptors) = placed(frames, config)?;
     let mut work = Vec::new();
-    let mut host_half = out.host_half(0, 1).ok_or_else(|| Error::Setup("ipsec has no host half".to_owned()))?;
+    let Some(HostHalf::Prepare(mut host_half)) = out.host_half(0, 1) else {
+        return Err(Error::Setup("ipsec does not prepare packets".to_owned()));
+    };
     host_half.prepare(&region, &descriptors, &mut work);
     for (descriptor, work) in descriptors.iter_mut().zip(work) {
         let Work::Run { variant, parameter } = work else {

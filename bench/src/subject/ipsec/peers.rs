@@ -70,11 +70,12 @@ impl<'a> Peers<'a> {
         let mut random = Random::new(7);
         let frames: Vec<Vec<u8>> = (0..count).map(|_| frames::frame(size, &mut random, &frames::noise)).collect();
         // The same layout as packets that go through a lane.
+        let properties = function.properties();
         let config = ArenaConfig {
             layout: Layout::Dense,
-            headroom_bytes: function.headroom_bytes().into(),
-            tailroom_bytes: function.tailroom_bytes().into(),
-            tailroom_saved: function.tailroom_saved(),
+            headroom_bytes: properties.headroom_bytes.into(),
+            tailroom_bytes: properties.tailroom_bytes.into(),
+            tailroom_saved: properties.tailroom_saved,
             align_bytes: 64,
             ..ArenaConfig::default()
         };

@@ -156,7 +156,7 @@ fn enter<'a>(
 
 /// Runs a round. Returns its time in nanoseconds and the sum of its results.
 fn round(lookup: &Bulk<'_>, function: &dyn Function, addresses: &[u32], ahead: usize) -> (f64, u64) {
-    let variant = u32::from(function.variant());
+    let variant = u32::from(function.properties().variant);
     let image = function.image().as_ptr();
     let mut next_hops = [0; BULK];
     let mut sum = 0;

@@ -133,7 +133,7 @@ type Bulk<'a> = &'a dyn Fn(*const u8, u32, &[[u8; 16]], &mut [u32]);
 
 /// Runs a round. Returns its time in nanoseconds and the sum of its results.
 fn round(lookup: Bulk<'_>, function: &dyn Function, addresses: &[[u8; 16]]) -> (f64, u64) {
-    let (image, variant) = (function.image().as_ptr(), u32::from(function.variant()));
+    let (image, variant) = (function.image().as_ptr(), u32::from(function.properties().variant));
     let mut next_hops = [0; BULK];
     let mut sum = 0;
     let started = Instant::now();

@@ -51,7 +51,7 @@ pub fn contract(declaration: &Declaration, number: Option<u8>) -> &'static Contr
         drops: Box::leak(drops.collect::<Vec<_>>().into_boxed_slice()),
         variants: Box::leak(variants.collect::<Vec<_>>().into_boxed_slice()),
         in_order: declaration.needs_order(),
-        host: declaration.host,
+        host: declaration.host_use(),
         reads_bytes: declaration.reads.bytes(),
         writes_bytes: declaration.writes.bytes(),
         headroom_bytes: declaration.headroom_bytes,

@@ -43,12 +43,12 @@ pub fn module(declaration: &Declaration) -> String {
     );
     field("variants", list(declaration.variants.iter().map(|variant| format!("{variant:?}"))));
     field("in_order", declaration.needs_order().to_string());
-    let host = declaration.host;
+    let host = declaration.host_use();
     field(
         "host",
         format!(
-            "godwit_declare::HostUse {{ reads_previous: {}, continues_on_device: {} }}",
-            host.reads_previous, host.continues_on_device
+            "godwit_declare::HostUse {{ reads_previous: {}, reads_times: {}, continues_on_device: {} }}",
+            host.reads_previous, host.reads_times, host.continues_on_device
         ),
     );
     field("reads_bytes", declaration.reads.bytes().to_string());

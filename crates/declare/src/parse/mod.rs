@@ -108,9 +108,10 @@ fn host(root: &mut Section<'_>) -> Result<HostUse, Error> {
     for word in root.texts("host")?.unwrap_or_default() {
         match word.as_str() {
             "reads_previous" => host.reads_previous = true,
+            "reads_times" => host.reads_times = true,
             "continues_on_device" => host.continues_on_device = true,
             _ => {
-                let hint = suggest(&word, &["reads_previous", "continues_on_device"]);
+                let hint = suggest(&word, &["reads_previous", "reads_times", "continues_on_device"]);
                 return Err(Error { line, message: format!("unknown word `{word}` in `host`: {hint}") });
             }
         }

@@ -10,7 +10,7 @@ use std::sync::{Arc, Once};
 
 use godwit_abi::{Bin, Descriptor, Outcome, VERDICT_DROP};
 use godwit_device::{Lane, Probe, Program};
-use godwit_function::{Function, Work};
+use godwit_function::{Function, HostHalf, Work};
 use godwit_packet::{Arena, ArenaConfig, ArenaHandle, ImageRef, Layout, Region};
 use godwit_sched::{Chunk, Grouping, Insert, Packer, PackerConfig};
 use godwit_test_cases::Case;
@@ -186,9 +186,11 @@ fn prepare(cases: &[Case], region: &mut Region) -> Vec<Packet> {
             descriptors.push(descriptor);
         }
         let mut work = Vec::new();
-        match case.function.host_half(0, 1) {
-            Some(mut host_half) => host_half.prepare(region, &descriptors, &mut work),
-            None => work.resize(descriptors.len(), Work::Run { variant: case.function.variant(), parameter: 0 }),
+        match case.function.host_half(0, 1).as_mut().and_then(HostHalf::preparing) {
+            Some(host_half) => host_half.prepare(region, &descriptors, &mut work),
+            None => {
+                work.resize(descriptors.len(), Work::Run { variant: case.function.properties().variant, parameter: 0 })
+            }
         }
         let first = packets.len();
         for (before, work) in descriptors.into_iter().zip(work) {

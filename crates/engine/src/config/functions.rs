@@ -72,7 +72,8 @@ pub(super) fn read<'a>(
     }
     let all: Vec<Arc<dyn Function>> = functions.iter().map(|function| Arc::clone(&function.function)).collect();
     for (own, function) in functions.iter().enumerate() {
-        if let Err(error) = function.function.connect(&all, own) {
+        let station = function.function.station();
+        if let Some(Err(error)) = station.map(|station| station.connect(&all, own)) {
             return Err(document.refuse_line(function.line, format!("function `{}`: {error}", function.name)));
         }
     }

@@ -134,7 +134,7 @@ impl Config {
         ports::warn_of_long_frames(&ports, arena.frame_bytes_max, origin, &mut warnings);
 
         for FunctionConfig { name, function, line, .. } in &functions {
-            let sentences = function.warnings().into_iter();
+            let sentences = function.operate().map(|part| part.warnings()).unwrap_or_default().into_iter();
             warnings.extend(sentences.map(|sentence| format!("{origin}:{line}: function `{name}`: {sentence}")));
         }
 

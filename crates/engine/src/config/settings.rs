@@ -407,12 +407,12 @@ impl Room {
         let mut resizing =
             reached.map(|(_, entry)| &entry.function).filter(|function| function.contract().changes_length());
         let tailroom_saved = match (resizing.next(), resizing.next()) {
-            (Some(function), None) => function.tailroom_saved(),
+            (Some(function), None) => function.properties().tailroom_saved,
             _ => [0; 16],
         };
         Self {
-            headroom_bytes: needs(|function| function.headroom_bytes()),
-            tailroom_bytes: needs(|function| function.tailroom_bytes()),
+            headroom_bytes: needs(|function| function.properties().headroom_bytes),
+            tailroom_bytes: needs(|function| function.properties().tailroom_bytes),
             tailroom_saved,
         }
     }

@@ -7,6 +7,8 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::thread;
 use std::time::{Duration, Instant};
 
+use godwit_function::{Function, Running};
+
 use crate::control::health::Disabled;
 use crate::control::socket::Commands;
 use crate::error::Error;
@@ -33,7 +35,7 @@ impl Housekeeper {
         let functions = commands.functions.iter().enumerate();
         let chores: Vec<Chore> = functions
             .filter_map(|(index, (name, function))| {
-                let interval = function.housekeeping_interval()?.max(INTERVAL_MIN);
+                let interval = function.housekeeping()?.interval().max(INTERVAL_MIN);
                 Some(Chore { function: index, name: name.clone(), interval, due: Instant::now(), last_error: None })
             })
             .collect();
@@ -44,7 +46,10 @@ impl Housekeeper {
         let thread = thread::Builder::new()
             .name("housekeeping".to_owned())
             .spawn(move || {
-                let call = |function| commands.with(function, |function, running| function.housekeeping(running));
+                let run = |function: &dyn Function, running: &dyn Running| {
+                    function.housekeeping().map_or(Ok(()), |part| part.run(running))
+                };
+                let call = |function| commands.with(function, run);
                 keep(&call, chores, &disabled, &ended);
             })
             .map_err(|error| Error::Setup(format!("cannot start the housekeeping thread: {error}")))?;

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use godwit_abi::{Descriptor, Outcome};
 use godwit_device::{CustomKernel, Program};
-use godwit_function::Function;
+use godwit_function::{Function, Properties};
 use godwit_packet::ImageRef;
 
 /// Adapter with which devices run a packet function. [`Function`] does not depend on devices, and
@@ -13,13 +13,14 @@ use godwit_packet::ImageRef;
 pub struct FunctionProgram {
     name: String,
     function: Arc<dyn Function>,
+    properties: Properties,
 }
 
 impl FunctionProgram {
     /// Creates the program with which devices run `function`. `name` is the configured name of the
     /// function.
     pub fn new(name: String, function: Arc<dyn Function>) -> Self {
-        Self { name, function }
+        Self { name, properties: function.properties(), function }
     }
 }
 
@@ -33,7 +34,7 @@ impl Program for FunctionProgram {
     }
 
     fn custom_kernel(&self) -> Option<&'static CustomKernel> {
-        self.function.custom_kernel()
+        self.properties.custom_kernel
     }
 
     fn image(&self) -> ImageRef<'_> {
@@ -45,7 +46,7 @@ impl Program for FunctionProgram {
     }
 
     fn variant(&self) -> u8 {
-        self.function.variant()
+        self.properties.variant
     }
 
     fn reads_bytes(&self) -> u16 {
@@ -57,11 +58,11 @@ impl Program for FunctionProgram {
     }
 
     fn headroom_bytes(&self) -> u16 {
-        self.function.headroom_bytes()
+        self.properties.headroom_bytes
     }
 
     fn tailroom_bytes(&self) -> u16 {
-        self.function.tailroom_bytes()
+        self.properties.tailroom_bytes
     }
 
     fn run_ref(&self, buffer: &mut [u8], descriptor: &mut Descriptor, variant: u8, parameter: u64) -> Outcome {

@@ -4,6 +4,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 
+use godwit_function::Lifecycle;
+
 use crate::control::socket::Commands;
 
 /// Reloads the configuration when a flag is set. Each reload has a separate thread, because it
@@ -26,7 +28,7 @@ impl Reloader {
             return;
         }
         for (name, function) in &self.commands.functions {
-            if let Err(error) = function.reopen() {
+            if let Some(Err(error)) = function.lifecycle().map(Lifecycle::reopen) {
                 tracing::warn!(event = "reopen_failed", function = name, "function `{name}`: {error}");
             }
         }

@@ -101,7 +101,8 @@ impl Reporter {
         let mut counters = self.plan.layout.named(&now.values);
         for (index, (stage, name)) in self.plan.stages.iter().zip(&self.names.functions).enumerate() {
             let contract = stage.function.contract();
-            let counts = self.kernel_counts(index).into_iter().chain(stage.function.counts());
+            let own_counts = stage.function.operate().map(|part| part.counts()).unwrap_or_default();
+            let counts = self.kernel_counts(index).into_iter().chain(own_counts);
             let counted = contract.counters.iter().zip(counts);
             counters.extend(
                 counted.map(|(counter, count)| {
@@ -214,7 +215,7 @@ impl Reporter {
                 .map(|(number, drop)| (drop.name.to_owned(), values[stage.counters.drop(number as u8)]))
                 .filter(|(_, count)| *count > 0)
                 .collect(),
-            tables: stage.function.tables(),
+            tables: stage.function.operate().map(|part| part.tables()).unwrap_or_default(),
         }
     }
 }

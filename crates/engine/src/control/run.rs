@@ -7,7 +7,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use godwit_device::Choice;
-use godwit_function::Function;
+use godwit_function::{Function, Lifecycle};
 use godwit_state::Keeper;
 
 use crate::config::Config;
@@ -219,7 +219,7 @@ impl Engine {
         if ports.is_replay() && !finished.iter().all(|worker| worker.ended) {
             return Err(Error::Interrupted);
         }
-        watched.iter().for_each(|(_, function)| function.finish());
+        watched.iter().filter_map(|(_, function)| function.lifecycle()).for_each(Lifecycle::finish);
         log_notices(&watched);
         let report = reporter.report(elapsed, Some(&finished), &ports, &power, &health, &history);
         ports.finish()?;
@@ -230,7 +230,7 @@ impl Engine {
 /// Logs the events of functions.
 fn log_notices(functions: &[(String, Arc<dyn Function>)]) {
     for (function, implementation) in functions {
-        for (event, sentence) in implementation.notices() {
+        for (event, sentence) in implementation.operate().map(|part| part.notices()).unwrap_or_default() {
             match event {
                 "sa_added" | "sa_rekeyed" | "sa_deleted" | "policies_replaced" | "rules_reloaded" => {
                     tracing::info!(event, function, "function `{function}`: {sentence}");

@@ -142,7 +142,7 @@ pub(crate) fn build(config: Config, options: &Options) -> Result<EngineParts, Er
     let state = start_state(&config, options)?;
     let arena = arena(&config)?;
     for (name, function) in &functions {
-        let start = function.start(!ports.is_replay());
+        let start = function.lifecycle().map_or(Ok(()), |part| part.start(!ports.is_replay()));
         start.map_err(|error| Error::Setup(format!("function `{name}`: {error}")))?;
     }
     let mut host_halves: Vec<Vec<_>> = (0..workers)

@@ -333,7 +333,11 @@ impl Commands {
         let named: Vec<Named<'_>> =
             self.functions.iter().map(|(name, function)| (name.as_str(), function.contract().kind)).collect();
         if let Some(function) = addressed(request, &named)? {
-            return self.with(function, |function, running| function.command(request, running)).map_err(Error::request);
+            let run = |function: &dyn Function, running: &dyn Running| match function.operate() {
+                Some(part) => part.command(request, running),
+                None => Err(godwit_function::Error::no_commands()),
+            };
+            return self.with(function, run).map_err(Error::request);
         }
         refuse_unknown(request, &COMMANDS).map_err(Error::request)?;
         match command {

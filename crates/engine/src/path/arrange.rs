@@ -14,7 +14,7 @@
 //!
 //! At any time, received + created = sent + dropped + merged + in flight.
 
-use godwit_function::{Arrangement, Step, Work};
+use godwit_function::{Arrangement, HostHalf, Step, Work};
 use godwit_io::Clock;
 use godwit_packet::{Descriptor, Stamp};
 
@@ -28,9 +28,9 @@ use crate::path::feed::{Feed, Input};
 pub(crate) const FRAGMENTS_MAX: usize = 32;
 
 impl Feed {
-    /// Calls a function's [`HostHalf::arrange`](godwit_function::HostHalf::arrange) if packets are
-    /// pending, or if the function asked to be called at this time. Then executes the steps that
-    /// the function returned. At most the first `ready` packets are arranged.
+    /// Calls [`Arrange::arrange`](godwit_function::Arrange::arrange) of a function if packets are
+    /// pending, or if the time has come at which the function asked to be called. Then executes the
+    /// steps that the function returned. At most the first `ready` packets are arranged.
     #[cold]
     pub(super) fn arrange(&mut self, core: &mut Core, function: usize, iteration: &Iteration, ready: usize) {
         let Self { inputs, created, waits, .. } = self;
@@ -48,12 +48,12 @@ impl Feed {
         if count == 0 && !input.pending.is_empty() {
             return;
         }
-        let Some(host_half) = &mut input.host_half else { return };
+        let Some(HostHalf::Arrange(host_half)) = &mut input.host_half else { return };
         let mut steps = std::mem::take(&mut input.steps);
         let arrived = &input.pending[..count];
         let previous = input.previous_outcomes.get(..count).unwrap_or_default();
         input.stamps.clear();
-        if input.reads_stamps {
+        if input.reads_times {
             let stamp = |packet| core.order.stamp_and_arrival(packet).0;
             input.stamps.extend(arrived.iter().map(stamp));
         }

@@ -5,7 +5,7 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use godwit_abi::{Bin, Descriptor, HOPS_MAX, Outcome, TRAIL_NONE, VERDICT_DROP};
-use godwit_function::HostHalf;
+use godwit_function::Complete;
 use godwit_sched::Chunk;
 
 use crate::observe::counters::{BINS, BYTES, PACKETS};
@@ -32,7 +32,7 @@ impl ChainScratch {
         device: usize,
         chunk: &mut Chunk,
         index: usize,
-        host_half: Option<&mut (dyn HostHalf + 'static)>,
+        host_half: Option<&mut dyn Complete>,
         completion: &mut Completion,
     ) {
         let bin = chunk.bins[index];
@@ -102,7 +102,7 @@ impl ChainScratch {
     /// the packet, its trail is cleared.
     fn complete(
         &mut self,
-        host_half: &mut dyn HostHalf,
+        host_half: &mut dyn Complete,
         variant: u8,
         descriptors: &[Descriptor],
         parameters: &[u64],

@@ -6,7 +6,7 @@ use std::ops::Range;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use godwit_device::{Error as DeviceError, Rejected, Unavailable};
-use godwit_function::HostHalf;
+use godwit_function::Complete;
 use godwit_packet::Descriptor;
 use godwit_sched::{Bin, Chunk, Insert, Stream};
 
@@ -179,7 +179,7 @@ impl Collect {
         device: usize,
         chunk: &mut Chunk,
         index: usize,
-        host_half: Option<&mut (dyn HostHalf + 'static)>,
+        host_half: Option<&mut dyn Complete>,
     ) {
         let (bin, bytes) = (chunk.bins[index], chunk.bin_bytes[index]);
         let function = usize::from(bin.instance);

@@ -1,7 +1,7 @@
 //! Prepares the packets of each function for its kernel, and puts them into batches for a device.
 
 use godwit_abi::Outcome;
-use godwit_function::{HostHalf, PreviousOutcome, Step, Work, WorkColumns};
+use godwit_function::{Complete, HostHalf, HostUse, PreviousOutcome, Step, Work, WorkColumns};
 use godwit_packet::{Descriptor, Stamp};
 use godwit_sched::{Insert, Parameters};
 
@@ -9,6 +9,7 @@ use crate::observe::counters::SETTLED;
 use crate::path::core::{Core, Iteration};
 use crate::path::device::WorkerDevice;
 use crate::path::partition::Group;
+use crate::plan::chain_plan::ChainPlan;
 
 /// Minimum number of consecutive packets that are copied into a batch together. All of them need
 /// the same kind of processing. Fewer packets are inserted one by one.
@@ -40,21 +41,17 @@ pub(crate) struct Done {
 /// Input queue of a function, with its CPU part and the packets that have not reached its kernel.
 #[derive(Default)]
 pub(super) struct Input {
-    pub(super) host_half: Option<Box<dyn HostHalf>>,
-    prepares: bool,
-    arranges: bool,
-    /// Whether the function needs packet times ([`HostHalf::reads_time`]).
-    reads_time: bool,
+    pub(super) host_half: Option<HostHalf>,
+    /// Whether the function reads the times of packets.
+    pub(super) reads_times: bool,
     /// Timestamps of the packets that are prepared next, in a replay.
     times_ns: Vec<u64>,
     /// Whether the function reads the outcome that the previous function returned for each packet.
     reads_previous: bool,
-    /// Whether the function reads the stamps of packets. A stamp contains the sequence number and
-    /// the source time.
-    pub(super) reads_stamps: bool,
-    /// Stamps of the pending packets. They are valid only while [`HostHalf::arrange`] runs.
+    /// Stamps of the pending packets. A stamp contains the sequence number and the source time. The
+    /// list is valid only while [`Arrange::arrange`](godwit_function::Arrange::arrange) runs.
     pub(super) stamps: Vec<Stamp>,
-    /// Time at which [`HostHalf::arrange`] must be called even without packets, in nanoseconds.
+    /// Time at which the function must arrange packets even if none arrive, in nanoseconds.
     pub(super) wake_ns: u64,
     pub(super) steps: Vec<Step>,
     /// Packets that have arrived at the function, but are not prepared for its kernel.
@@ -69,13 +66,9 @@ pub(super) struct Input {
 }
 
 impl Input {
-    fn new(host_half: Option<Box<dyn HostHalf>>) -> Self {
-        let arranges = host_half.as_ref().is_some_and(|host_half| host_half.arranges());
-        let prepares = host_half.as_ref().is_some_and(|host_half| host_half.prepares());
-        let reads_previous = arranges && host_half.as_ref().is_some_and(|host_half| host_half.reads_previous());
-        let reads_stamps = arranges && host_half.as_ref().is_some_and(|host_half| host_half.reads_stamps());
-        let reads_time = prepares && host_half.as_ref().is_some_and(|host_half| host_half.reads_time());
-        Self { host_half, prepares, arranges, reads_time, reads_previous, reads_stamps, ..Self::default() }
+    fn new(host_half: Option<HostHalf>, host: HostUse) -> Self {
+        let reads_previous = host.reads_previous && host_half.as_ref().is_some_and(HostHalf::arranges);
+        Self { host_half, reads_times: host.reads_times, reads_previous, ..Self::default() }
     }
 
     /// Passes the times of the packets in `prepared` to the function.
@@ -87,7 +80,7 @@ impl Input {
             let time_ns = |packet| core.order.stamp_and_arrival(packet).0.time_ns;
             self.times_ns.extend(self.prepared.iter().map(time_ns));
         }
-        if let Some(host_half) = &mut self.host_half {
+        if let Some(HostHalf::Prepare(host_half)) = &mut self.host_half {
             host_half.set_time(iteration.packets_ns, iteration.is_replay.then_some(&self.times_ns[..]));
         }
     }
@@ -103,20 +96,21 @@ impl Feed {
     /// Creates one input per function. `host_halves` contains the part of each function that runs
     /// on the CPU. `waits` states whether packets wait for free buffers before a function fragments
     /// them.
-    pub(crate) fn new(host_halves: Vec<Option<Box<dyn HostHalf>>>, waits: bool) -> Self {
-        let inputs = host_halves.into_iter().map(Input::new).collect();
+    pub(crate) fn new(plan: &ChainPlan, host_halves: Vec<Option<HostHalf>>, waits: bool) -> Self {
+        let contracts = plan.stages.iter().map(|stage| stage.function.contract());
+        let inputs = host_halves.into_iter().zip(contracts).map(|(half, contract)| Input::new(half, contract.host));
+        let inputs = inputs.collect();
         Self { inputs, waits, settles: true, done: Done::default(), created: Vec::new() }
     }
 
-    /// Returns the CPU part of `function`, if it has one.
-    pub(crate) fn host_half(&mut self, function: usize) -> Option<&mut (dyn HostHalf + 'static)> {
-        self.inputs[function].host_half.as_deref_mut()
+    /// Returns the part of `function` that runs on the CPU after the kernel, if there is one.
+    pub(crate) fn completing(&mut self, function: usize) -> Option<&mut dyn Complete> {
+        self.inputs[function].host_half.as_mut().map(HostHalf::completing)
     }
 
-    /// Returns whether any function splits, joins, holds or creates packets on the CPU
-    /// ([`HostHalf::arranges`]).
+    /// Returns whether any function splits, joins, holds or creates packets on the CPU.
     pub(crate) fn arranges(&self) -> bool {
-        self.inputs.iter().any(|input| input.arranges)
+        self.inputs.iter().filter_map(|input| input.host_half.as_ref()).any(HostHalf::arranges)
     }
 
     /// Returns whether no packet waits in front of a function.
@@ -166,12 +160,15 @@ impl Feed {
         input.prepared.clear();
         input.work.clear();
         let ready = match &mut input.host_half {
-            Some(host_half) if iteration.is_replay && self.settles && input.prepares => {
-                host_half.ready(&core.region, &input.pending)
+            Some(HostHalf::Prepare(half)) if iteration.is_replay && self.settles => {
+                half.ready(&core.region, &input.pending)
+            }
+            Some(HostHalf::Arrange(half)) if iteration.is_replay && self.settles => {
+                half.ready(&core.region, &input.pending)
             }
             _ => input.pending.len(),
         };
-        if input.arranges {
+        if let Some(HostHalf::Arrange(_)) = &input.host_half {
             self.arrange(core, function, iteration, ready);
         } else {
             if ready < input.pending.len() {
@@ -179,10 +176,10 @@ impl Feed {
             } else {
                 std::mem::swap(&mut input.prepared, &mut input.pending);
             }
-            if input.reads_time {
+            if input.reads_times {
                 input.set_time(core, iteration);
             }
-            if let Some(host_half) = input.host_half.as_mut().filter(|_| input.prepares) {
+            if let Some(HostHalf::Prepare(host_half)) = &mut input.host_half {
                 host_half.prepare_columns(&core.region, &input.prepared, &mut input.work);
                 debug_assert_eq!(input.work.len(), input.prepared.len());
             }
@@ -198,7 +195,7 @@ impl Feed {
         let Self { inputs, done, .. } = self;
         let input = &mut inputs[function];
         let first = input.taken;
-        let is_full = if input.prepares || input.arranges {
+        let is_full = if let Some(HostHalf::Prepare(_) | HostHalf::Arrange(_)) = &input.host_half {
             input.pack_prepared(core, function, device, now_ns, done)
         } else {
             input.pack_direct(core, function, device, now_ns)
@@ -219,7 +216,7 @@ pub(crate) struct Packed {
 impl Input {
     /// Puts packets into batches without preparation. All of them need the same kind of processing.
     fn pack_direct(&mut self, core: &mut Core, function: usize, device: &mut WorkerDevice, now_ns: u64) -> bool {
-        let variant = core.plan.stages[function].function.variant();
+        let variant = core.plan.stages[function].variant;
         while self.taken < self.prepared.len() {
             let rest = &self.prepared[self.taken..];
             let (stream, run) = stream_run(core, function, rest);
@@ -297,7 +294,7 @@ mod tests {
     fn feed(configuration: &str) -> (Core, Feed, WorkerDevice, Vec<Descriptor>) {
         let mut surroundings = Surroundings::new(configuration);
         let packets = surroundings.arrive();
-        let feed = Feed::new(surroundings.host_halves(), true);
+        let feed = Feed::new(&surroundings.core.plan, surroundings.host_halves(), true);
         let device = surroundings.devices().remove(LAST_RESORT);
         (surroundings.core, feed, device, packets)
     }

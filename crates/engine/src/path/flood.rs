@@ -38,15 +38,18 @@ impl Copies for Flooder<'_> {
     #[cold]
     fn flood(&mut self, flood: Flood, departure: Departure, outs: &mut [Vec<Departure>]) -> u64 {
         let Departure { descriptor: packet, stamp } = departure;
-        let function = &*self.plan.stages[flood.function].function;
+        let part = self.plan.stages[flood.function].function.flood();
         let mut append = |region: &mut Region, mut packet, port: u8| {
-            function.prepare_copy(region.buffer_mut(&packet), &mut packet, port, flood.set);
+            if let Some(part) = part {
+                part.prepare_copy(region.buffer_mut(&packet), &mut packet, port, flood.set);
+            }
             outs[usize::from(port)].push(Departure { descriptor: packet, stamp });
         };
         let mut copies = 0;
         // The last port gets the original packet, and all other ports get copies.
         let mut last = None;
-        for &port in function.flood_ports(flood.set).iter().filter(|port| **port != packet.port) {
+        let ports = part.map_or(&[][..], |part| part.ports(flood.set));
+        for &port in ports.iter().filter(|port| **port != packet.port) {
             if self.exits.get(usize::from(port)) != Some(&true) {
                 self.drop_copy(&packet, port, DROPPED_PORT);
                 continue;

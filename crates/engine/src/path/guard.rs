@@ -25,8 +25,8 @@ pub(crate) struct Guard {
 
 impl Guard {
     pub(crate) fn new<'a>(functions: impl Iterator<Item = &'a Arc<dyn Function>>) -> Self {
-        let parts = functions.filter_map(|function| function.own_addresses());
-        Self { own: OwnSources::new(parts.map(Arc::clone)) }
+        let addresses = functions.filter_map(|function| Some(Arc::clone(function.station()?.own_addresses())));
+        Self { own: OwnSources::new(addresses) }
     }
 
     /// Drops packets of a burst that the port must not accept. `interface` is the MAC address of

@@ -90,7 +90,7 @@ pub(crate) struct WorkerConfig {
     /// Transmit queues, one per port.
     pub(crate) transmitters: Vec<NamedTransmit>,
     /// CPU part of each function. The entry is `None` if the function has no such part.
-    pub(crate) host_halves: Vec<Option<Box<dyn HostHalf>>>,
+    pub(crate) host_halves: Vec<Option<HostHalf>>,
     /// Devices of the worker. The CPU has the index [`LAST_RESORT`].
     pub(crate) devices: Vec<WorkerDevice>,
     pub(crate) burst_packets: usize,
@@ -137,7 +137,7 @@ impl Worker {
     pub(crate) fn new(config: WorkerConfig) -> Self {
         let allowed = config.plan.stages.iter().map(|stage| stage.devices.clone()).collect();
         let mut region = config.region;
-        let arranges = config.host_halves.iter().flatten().any(|half| half.arranges());
+        let arranges = config.host_halves.iter().flatten().any(HostHalf::arranges);
         let reserve = reserve(&config.plan, &region, arranges);
         region.set_reserve(reserve);
         // Files and generators can wait until buffers are free, but frames of live ports would be
@@ -149,7 +149,7 @@ impl Worker {
         Self {
             intake: Intake::new(config.receivers, guard, config.burst_packets, config.packet_clock),
             classify: Classify::default(),
-            feed: Feed::new(config.host_halves, feed_waits),
+            feed: Feed::new(&config.plan, config.host_halves, feed_waits),
             collect: Collect::new(config.devices, allowed),
             route: Route::default(),
             exit: Exit::new(config.transmitters, exit_waits, config.clock),
@@ -381,7 +381,7 @@ impl Worker {
         let mut completed = 0;
         for index in 0..chunk.bins.len() {
             let Self { core, feed, collect, route, exit, .. } = self;
-            let host_half = feed.host_half(chunk.bins[index].instance.into());
+            let host_half = feed.completing(chunk.bins[index].instance.into());
             collect.complete(core, device, &mut chunk, index, host_half);
             for (function, range) in (0..).map_while(|run| collect.done(run)) {
                 let (packets, outcomes) = (&chunk.descriptors[range.clone()], &chunk.outcomes[range]);
@@ -429,7 +429,7 @@ impl Worker {
 /// Returns the number of buffers that a worker reserves for fragments, and for copies of packets
 /// that leave through several ports. The number is 0 if no function makes any.
 fn reserve(plan: &ChainPlan, region: &Region, arranges: bool) -> usize {
-    if !arranges && !plan.stages.iter().any(|stage| stage.function.floods()) {
+    if !arranges && !plan.stages.iter().any(|stage| stage.function.flood().is_some()) {
         return 0;
     }
     let free = region.free_packets();

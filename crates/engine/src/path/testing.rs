@@ -119,7 +119,7 @@ impl Surroundings {
     }
 
     /// Returns the parts of the functions that run on the CPU of one worker.
-    pub(crate) fn host_halves(&self) -> Vec<Option<Box<dyn HostHalf>>> {
+    pub(crate) fn host_halves(&self) -> Vec<Option<HostHalf>> {
         host_halves(&self.config)
     }
 
@@ -129,7 +129,7 @@ impl Surroundings {
     }
 }
 
-fn host_halves(config: &Config) -> Vec<Option<Box<dyn HostHalf>>> {
+fn host_halves(config: &Config) -> Vec<Option<HostHalf>> {
     config.functions.iter().map(|entry| entry.function.host_half(0, 1)).collect()
 }
 

@@ -11,7 +11,7 @@ use std::ops::Range;
 
 use godwit_chain::{Chain, Next};
 use godwit_device::DeviceChain;
-use godwit_function::{Contract, HostHalf};
+use godwit_function::Contract;
 use godwit_sched::Stream;
 
 use crate::config::FunctionConfig;
@@ -70,11 +70,8 @@ pub(crate) struct HostHalfInfo {
 }
 
 impl HostHalfInfo {
-    pub(crate) fn new(host_half: Option<&dyn HostHalf>) -> Self {
-        Self {
-            exists: host_half.is_some(),
-            may_continue_on_device: host_half.is_none_or(HostHalf::may_continue_on_device),
-        }
+    pub(crate) fn new(exists: bool, contract: &Contract) -> Self {
+        Self { exists, may_continue_on_device: !exists || contract.host.continues_on_device }
     }
 }
 

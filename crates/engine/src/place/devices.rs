@@ -40,7 +40,7 @@ impl Devices {
         config: &Config,
         arena: &Arena,
         opener: Option<&Opener>,
-        host_halves: &[Option<Box<dyn HostHalf>>],
+        host_halves: &[Option<HostHalf>],
     ) -> Result<Self, Error> {
         let programs: Vec<(Arc<dyn Program>, Implementation)> = config
             .functions
@@ -61,8 +61,9 @@ impl Devices {
             function.devices.iter().map(index).collect()
         };
         let placement: Vec<Box<[usize]>> = config.functions.iter().map(devices_of).collect();
-        let host_half_infos: Vec<HostHalfInfo> =
-            host_halves.iter().map(|half| HostHalfInfo::new(half.as_deref())).collect();
+        let info =
+            |(entry, half): (&FunctionConfig, &Option<_>)| HostHalfInfo::new(half.is_some(), entry.function.contract());
+        let host_half_infos: Vec<HostHalfInfo> = config.functions.iter().zip(host_halves).map(info).collect();
         let rows = ChainRows::new(config.chain.classes().len());
         let context = ChainContext {
             functions: &config.functions,

@@ -45,7 +45,10 @@ pub(crate) struct Stage {
     /// Configured name of the function.
     pub(crate) name: String,
     pub(crate) function: Arc<dyn Function>,
-    /// Number of the function's gate, at which packets wait for their turn in arrival order.
+    /// Kind of processing for every packet that is not prepared on the CPU.
+    pub(crate) variant: u8,
+    /// Number of the place in front of the function where packets wait for their turn in arrival
+    /// order.
     ///
     /// It is `None` if the function does not need arrival order, or if packets come only from
     /// ports.
@@ -174,6 +177,7 @@ impl ChainPlan {
         let stages =
             functions.iter().zip(positions).enumerate().map(|(index, ((name, function), (gate, progress)))| Stage {
                 name: name.clone(),
+                variant: function.properties().variant,
                 function: Arc::clone(function),
                 gate,
                 progress,

@@ -34,10 +34,11 @@ pub(crate) fn port_stations(config: &Config, decider: &Decider) -> Vec<Option<Po
     let of_port = |(index, port): (usize, &crate::config::PortConfig)| {
         let PortKind::Live(_, live) = &port.kind else { return None };
         let reached = reached_from(decider, index as u8, &functions);
-        let router = reached.iter().any(|&function| functions[function].routing().is_some());
+        let router =
+            reached.iter().any(|&function| functions[function].station().is_some_and(|part| part.routing().is_some()));
         let switch = reached.iter().any(|&function| functions[function].contract().kind == SWITCH);
         let is_promiscuous = live.promiscuous().unwrap_or(switch);
-        let addresses = functions.iter().filter_map(|function| function.own_addresses());
+        let addresses = functions.iter().filter_map(|function| Some(function.station()?.own_addresses()));
         let own = addresses.flat_map(|addresses| addresses.stations(index as u16)).collect();
         router.then_some(PortStations { is_promiscuous, own })
     };

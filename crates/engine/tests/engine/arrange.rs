@@ -3,12 +3,12 @@
 
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 use std::time::Duration;
 
 use godwit_abi::{Descriptor, Outcome};
 use godwit_engine::{Engine, Options, Report};
-use godwit_function::{Arrangement, Contract, Function, HostHalf, Step, Work, template};
+use godwit_function::{Arrange, Arrangement, Complete, Contract, Function, HostHalf, Step, Work, template};
 use godwit_packet::{ImageRef, Region};
 use godwit_test_support::{ConfigText, Folder, Random, capture};
 use proptest::prelude::*;
@@ -58,9 +58,10 @@ impl Function for Mangler {
         self.template.image()
     }
 
-    fn host_half(&self, _worker: usize, _workers: usize) -> Option<Box<dyn HostHalf>> {
+    fn host_half(&self, _worker: usize, _workers: usize) -> Option<HostHalf> {
         let (stage, random, counts) = (self.stage, Random::new(self.seed), Arc::clone(&self.counts));
-        Some(Box::new(ManglerHost { stage, random, counts, number: 0, last_seen: 0, held: Vec::new(), steps: 0 }))
+        let host = ManglerHost { stage, random, counts, number: 0, last_seen: 0, held: Vec::new(), steps: 0 };
+        Some(HostHalf::Arrange(Box::new(host)))
     }
 
     fn run_ref(&self, buffer: &mut [u8], descriptor: &mut Descriptor, variant: u8, parameter: u64) -> Outcome {
@@ -112,15 +113,9 @@ impl ManglerHost {
     }
 }
 
-impl HostHalf for ManglerHost {
-    fn prepare(&mut self, _: &Region, _: &[Descriptor], _: &mut Vec<Work>) {
-        unreachable!("the host half arranges packets");
-    }
+impl Complete for ManglerHost {}
 
-    fn arranges(&self) -> bool {
-        true
-    }
-
+impl Arrange for ManglerHost {
     fn arrange(&mut self, packets: &mut Arrangement<'_>) -> u64 {
         self.steps += 1;
         for packet in packets.arrived {
@@ -259,36 +254,4 @@ proptest! {
         let (report, counts, numbers) = run(workers, FAULTY, Some(faults), seed >> 1);
         check(&report, &counts, &numbers, workers)?;
     }
-}
-
-#[test]
-fn the_default_arrange_calls_prepare_and_keeps_all_packets() {
-    struct Plain(Mutex<usize>);
-    impl HostHalf for Plain {
-        fn prepare(&mut self, _: &Region, descriptors: &[Descriptor], work: &mut Vec<Work>) {
-            *self.0.lock().unwrap() += descriptors.len();
-            work.extend(descriptors.iter().map(|packet| Work::Run { variant: 1, parameter: packet.flow_hash.into() }));
-        }
-    }
-    let mut region = godwit_packet::Arena::new(godwit_packet::ArenaConfig::default(), 1).unwrap().split().remove(0);
-    let arrived: Vec<Descriptor> =
-        (0..5).map(|number| Descriptor { flow_hash: number, ..region.allocate(60).unwrap() }).collect();
-    let mut steps = Vec::new();
-    let mut plain = Plain(Mutex::new(0));
-    let mut arrangement = Arrangement {
-        region: &mut region,
-        now_ns: 7,
-        live: true,
-        ending: false,
-        arrived: &arrived,
-        previous: &[],
-        stamps: &[],
-        steps: &mut steps,
-    };
-    assert_eq!(plain.arrange(&mut arrangement), u64::MAX);
-    let expected: Vec<Step> = arrived
-        .iter()
-        .map(|&packet| Step::Keep { packet, work: Work::Run { variant: 1, parameter: packet.flow_hash.into() } })
-        .collect();
-    assert_eq!(steps, expected);
 }

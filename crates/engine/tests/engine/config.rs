@@ -239,8 +239,8 @@ fn the_arena_has_room_for_the_headers_of_all_functions() {
         let config = parse(text).unwrap();
         let (mut headroom, mut tailroom) = (0, 0);
         for function in &config.functions {
-            headroom += usize::from(function.function.headroom_bytes());
-            tailroom += usize::from(function.function.tailroom_bytes());
+            headroom += usize::from(function.function.properties().headroom_bytes);
+            tailroom += usize::from(function.function.properties().tailroom_bytes);
         }
         assert!(headroom > 0 && tailroom > 0);
         assert!(config.arena.headroom_bytes >= headroom && config.arena.tailroom_bytes >= tailroom);
@@ -263,7 +263,7 @@ fn tailroom_is_saved_if_only_one_function_changes_lengths() {
         config.arena.tailroom_saved
     };
     let tunnel = parse(GOOD).unwrap().functions.into_iter().find(|function| function.name == "tunnel").unwrap();
-    let ipsec_saved = tunnel.function.tailroom_saved();
+    let ipsec_saved = tunnel.function.properties().tailroom_saved;
     assert_ne!(ipsec_saved, [0; 16]);
     assert_eq!(saved(GOOD), ipsec_saved);
     let head = GOOD.split("[[chain]]").next().unwrap();

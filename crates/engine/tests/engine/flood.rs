@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use godwit_abi::{Descriptor, Outcome, PORT_FLOOD, VERDICT_DROP};
 use godwit_engine::{Engine, Options, Report};
-use godwit_function::{Arrangement, Contract, Function, HostHalf, Step, Work, echo};
+use godwit_function::{Arrange, Arrangement, Complete, Contract, Flood, Function, HostHalf, Step, Work, echo};
 use godwit_packet::{ImageRef, Region};
 use godwit_test_support::{ConfigText, Folder, FrameBuilder, capture};
 use proptest::prelude::*;
@@ -70,15 +70,21 @@ impl Function for Spreader {
         self.echo.image()
     }
 
-    fn host_half(&self, _worker: usize, _workers: usize) -> Option<Box<dyn HostHalf>> {
-        Some(if self.splits { Box::new(Splits) } else { Box::new(Spreads) })
+    fn host_half(&self, _worker: usize, _workers: usize) -> Option<HostHalf> {
+        Some(if self.splits { HostHalf::Arrange(Box::new(Splits)) } else { HostHalf::Complete(Box::new(Spreads)) })
     }
 
-    fn floods(&self) -> bool {
-        true
+    fn flood(&self) -> Option<&dyn Flood> {
+        Some(self)
     }
 
-    fn flood_ports(&self, set: u32) -> &[u8] {
+    fn run_ref(&self, buffer: &mut [u8], descriptor: &mut Descriptor, variant: u8, parameter: u64) -> Outcome {
+        self.echo.run_ref(buffer, descriptor, variant, parameter)
+    }
+}
+
+impl Flood for Spreader {
+    fn ports(&self, set: u32) -> &[u8] {
         SETS[set as usize]
     }
 
@@ -88,23 +94,11 @@ impl Function for Spreader {
         let head = usize::from(descriptor.head);
         buffer[head..head + HEADER_BYTES].copy_from_slice(&[MARK, port, set as u8, 0]);
     }
-
-    fn run_ref(&self, buffer: &mut [u8], descriptor: &mut Descriptor, variant: u8, parameter: u64) -> Outcome {
-        self.echo.run_ref(buffer, descriptor, variant, parameter)
-    }
 }
 
 struct Spreads;
 
-impl HostHalf for Spreads {
-    fn prepare(&mut self, _: &Region, _: &[Descriptor], _: &mut Vec<Work>) {
-        unreachable!("the host half does not prepare packets");
-    }
-
-    fn prepares(&self) -> bool {
-        false
-    }
-
+impl Complete for Spreads {
     fn finish(&mut self, region: &mut Region, descriptors: &mut [Descriptor], outcomes: &mut [Outcome]) {
         for (descriptor, outcome) in descriptors.iter().zip(outcomes) {
             if outcome.verdict == VERDICT_DROP {
@@ -120,15 +114,9 @@ impl HostHalf for Spreads {
 
 struct Splits;
 
-impl HostHalf for Splits {
-    fn prepare(&mut self, _: &Region, _: &[Descriptor], _: &mut Vec<Work>) {
-        unreachable!("the host half arranges packets");
-    }
+impl Complete for Splits {}
 
-    fn arranges(&self) -> bool {
-        true
-    }
-
+impl Arrange for Splits {
     fn arrange(&mut self, packets: &mut Arrangement<'_>) -> u64 {
         let work = Work::Run { variant: 0, parameter: 0 };
         for &packet in packets.arrived {

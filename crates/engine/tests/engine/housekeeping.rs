@@ -8,7 +8,7 @@ use std::time::Duration;
 use godwit_abi::{Descriptor, Outcome};
 use godwit_engine::config::Config;
 use godwit_engine::{Engine, Options, Replay, Report};
-use godwit_function::{Contract, Counter, Error, Function, Running, echo};
+use godwit_function::{Contract, Counter, Error, Function, Housekeeping, Operate, Running, echo};
 use godwit_packet::ImageRef;
 use godwit_test_support::{ConfigText, ControlClient, Folder, capture};
 use serde_json::{Value, json};
@@ -54,11 +54,25 @@ impl Function for Keeper {
         self.echo.image()
     }
 
-    fn housekeeping_interval(&self) -> Option<Duration> {
-        self.interval
+    fn housekeeping(&self) -> Option<&dyn Housekeeping> {
+        self.interval.map(|_| self as &dyn Housekeeping)
     }
 
-    fn housekeeping(&self, running: &dyn Running) -> Result<(), Error> {
+    fn operate(&self) -> Option<&dyn Operate> {
+        Some(self)
+    }
+
+    fn run_ref(&self, buffer: &mut [u8], descriptor: &mut Descriptor, variant: u8, parameter: u64) -> Outcome {
+        self.echo.run_ref(buffer, descriptor, variant, parameter)
+    }
+}
+
+impl Housekeeping for Keeper {
+    fn interval(&self) -> Duration {
+        self.interval.unwrap()
+    }
+
+    fn run(&self, running: &dyn Running) -> Result<(), Error> {
         assert!(!self.inside.swap(true, Ordering::SeqCst));
         self.calls.fetch_add(1, Ordering::SeqCst);
         running.quiesce()?;
@@ -69,7 +83,9 @@ impl Function for Keeper {
             CallResult::Panics => panic!("panic on purpose"),
         }
     }
+}
 
+impl Operate for Keeper {
     fn command(&self, _request: &Value, running: &dyn Running) -> Result<Value, Error> {
         assert!(!self.inside.swap(true, Ordering::SeqCst));
         running.quiesce()?;
@@ -80,10 +96,6 @@ impl Function for Keeper {
 
     fn counts(&self) -> Vec<u64> {
         vec![self.calls.load(Ordering::SeqCst), 0]
-    }
-
-    fn run_ref(&self, buffer: &mut [u8], descriptor: &mut Descriptor, variant: u8, parameter: u64) -> Outcome {
-        self.echo.run_ref(buffer, descriptor, variant, parameter)
     }
 }
 

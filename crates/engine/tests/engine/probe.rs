@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex};
 
 use godwit_abi::{Descriptor, Outcome, VERDICT_DROP};
 use godwit_engine::config::Config;
-use godwit_function::{Contract, Error, Function, HostHalf, Running, Work};
+use godwit_function::{Complete, Contract, Error, Function, HostHalf, Operate, Prepare, Running, Work};
 use godwit_packet::{Image, ImageRef, Memory, Region};
 use serde_json::{Value, json};
 
@@ -85,11 +85,22 @@ impl Function for Probe {
         (&self.image).into()
     }
 
-    fn host_half(&self, worker: usize, _workers: usize) -> Option<Box<dyn HostHalf>> {
+    fn host_half(&self, worker: usize, _workers: usize) -> Option<HostHalf> {
         let state = Arc::clone(&self.state);
-        Some(Box::new(ProbeHost { state, next: (worker as u64) << 32, in_flight: HashSet::new() }))
+        let host = ProbeHost { state, next: (worker as u64) << 32, in_flight: HashSet::new() };
+        Some(HostHalf::Prepare(Box::new(host)))
     }
 
+    fn operate(&self) -> Option<&dyn Operate> {
+        Some(self)
+    }
+
+    fn run_ref(&self, buffer: &mut [u8], descriptor: &mut Descriptor, variant: u8, parameter: u64) -> Outcome {
+        self.echo.run_ref(buffer, descriptor, variant, parameter)
+    }
+}
+
+impl Operate for Probe {
     fn command(&self, request: &Value, running: &dyn Running) -> Result<Value, Error> {
         match request["command"].as_str() {
             // Removes one port, and waits until all earlier packets are completed.
@@ -114,10 +125,6 @@ impl Function for Probe {
             _ => Err(Error::Command { message: "unknown command of a probe".to_owned() }),
         }
     }
-
-    fn run_ref(&self, buffer: &mut [u8], descriptor: &mut Descriptor, variant: u8, parameter: u64) -> Outcome {
-        self.echo.run_ref(buffer, descriptor, variant, parameter)
-    }
 }
 
 struct ProbeHost {
@@ -127,7 +134,7 @@ struct ProbeHost {
     in_flight: HashSet<u64>,
 }
 
-impl HostHalf for ProbeHost {
+impl Prepare for ProbeHost {
     fn prepare(&mut self, _region: &Region, descriptors: &[Descriptor], work: &mut Vec<Work>) {
         let generation = self.state.generation.load(Ordering::Acquire);
         self.state.prepared[generation].fetch_add(descriptors.len() as u64, Ordering::SeqCst);
@@ -139,7 +146,9 @@ impl HostHalf for ProbeHost {
             work.push(Work::Run { variant: (parameter % 3) as u8, parameter });
         }
     }
+}
 
+impl Complete for ProbeHost {
     fn complete(&mut self, variant: u8, descriptors: &[Descriptor], parameters: &[u64], outcomes: &mut [Outcome]) {
         assert_eq!([descriptors.len(), outcomes.len()], [parameters.len(); 2]);
         for (parameter, outcome) in parameters.iter().zip(outcomes) {

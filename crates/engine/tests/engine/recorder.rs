@@ -7,7 +7,7 @@ use std::sync::{Arc, LazyLock};
 use godwit_abi::{Descriptor, Outcome};
 use godwit_engine::config::Config;
 use godwit_engine::synthetic::PROBE_BYTES;
-use godwit_function::{Contract, Function, HostHalf, Work};
+use godwit_function::{Complete, Contract, Function, HostHalf, Prepare, Work};
 use godwit_packet::{ImageRef, Region};
 
 /// Offset of the source port in an untagged IPv4 packet without options.
@@ -100,8 +100,9 @@ impl Function for Recorder {
         self.inner.image()
     }
 
-    fn host_half(&self, _worker: usize, _workers: usize) -> Option<Box<dyn HostHalf>> {
-        Some(Box::new(RecorderHost { number: self.number, record: Arc::clone(&self.record) }))
+    fn host_half(&self, _worker: usize, _workers: usize) -> Option<HostHalf> {
+        let host = RecorderHost { number: self.number, record: Arc::clone(&self.record) };
+        Some(HostHalf::Prepare(Box::new(host)))
     }
 
     fn run_ref(&self, buffer: &mut [u8], descriptor: &mut Descriptor, variant: u8, parameter: u64) -> Outcome {
@@ -114,7 +115,9 @@ struct RecorderHost {
     record: Arc<Record>,
 }
 
-impl HostHalf for RecorderHost {
+impl Complete for RecorderHost {}
+
+impl Prepare for RecorderHost {
     fn prepare(&mut self, region: &Region, descriptors: &[Descriptor], work: &mut Vec<Work>) {
         for descriptor in descriptors {
             self.record.add(self.number, region.frame(descriptor));

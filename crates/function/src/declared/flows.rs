@@ -8,7 +8,7 @@ use godwit_custom::flows::{Entries, FlowCounts, FlowFrame, FlowTime, FlowWork, F
 use godwit_packet::{Image, Memory, Region, SteerKey};
 use godwit_wire::Parsed;
 
-use crate::{Error, HostHalf, Work, WorkColumns};
+use crate::{Complete, Error, HostHalf, Prepare, Work, WorkColumns};
 
 /// Number of flow counters: active, created, expired, refused.
 const COUNTERS: usize = 4;
@@ -45,17 +45,17 @@ impl FlowState {
         Ok(memory.map(drop)?)
     }
 
-    /// Creates the host half of a worker, which holds an equal part of the flows.
-    pub(crate) fn host_half(&self, worker: usize, workers: usize) -> Box<dyn HostHalf> {
+    /// Creates the part of a worker, which holds an equal share of the flows.
+    pub(crate) fn host_half(&self, worker: usize, workers: usize) -> HostHalf {
         let share = self.capacity.div_ceil(workers.max(1) as u32);
-        Box::new(FlowHost {
+        HostHalf::Prepare(Box::new(FlowHost {
             flows: Flows::new(self.entries, Arc::clone(&self.image), share).ok(),
             published: self.publish(worker),
             published_counts: FlowCounts::default(),
             now_ns: 0,
             is_replay: false,
             times_ns: Vec::new(),
-        })
+        }))
     }
 
     /// Returns the steering key, which sends all packets of a flow to one worker.
@@ -145,17 +145,15 @@ fn work_of(work: FlowWork) -> Work {
     }
 }
 
-impl HostHalf for FlowHost {
+impl Complete for FlowHost {}
+
+impl Prepare for FlowHost {
     fn prepare(&mut self, region: &Region, descriptors: &[Descriptor], work: &mut Vec<Work>) {
         self.run(region, descriptors, |each| work.push(work_of(each)));
     }
 
     fn prepare_columns(&mut self, region: &Region, descriptors: &[Descriptor], work: &mut WorkColumns) {
         self.run(region, descriptors, |each| work.push(work_of(each)));
-    }
-
-    fn reads_time(&self) -> bool {
-        true
     }
 
     fn set_time(&mut self, now_ns: u64, times_ns: Option<&[u64]>) {

@@ -62,7 +62,7 @@ pub(super) struct Arranger {
 }
 
 impl Arranger {
-    /// See [`crate::HostHalf::arrange`].
+    /// See [`crate::Arrange::arrange`].
     pub(super) fn arrange(&mut self, host: &mut IpsecHost, packets: &mut Arrangement<'_>) -> u64 {
         let arrived = packets.arrived;
         let mut first = 0;

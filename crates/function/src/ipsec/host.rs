@@ -13,7 +13,7 @@ use super::in_flight::InFlight;
 use super::state::States;
 use super::{DROP_WRONG_WORKER, parameter, sa_and_sequence};
 use crate::columns::{Slots, WorkColumns};
-use crate::{Arrangement, HostHalf, Work};
+use crate::{Arrange, Arrangement, Complete, Prepare, Work};
 
 const VERDICT_DROP: u8 = godwit_abi::VERDICT_DROP;
 
@@ -140,7 +140,7 @@ impl IpsecHost {
         decisions.len()
     }
 
-    /// See [`HostHalf::prepare_columns`].
+    /// See [`Prepare::prepare_columns`].
     pub(super) fn prepare_all(&mut self, region: &Region, descriptors: &[Descriptor], work: &mut WorkColumns) {
         // Each loop accesses one kind of memory, so the cache misses of different packets overlap.
         let mut burst = std::mem::take(&mut self.burst);
@@ -165,7 +165,7 @@ impl IpsecHost {
     }
 }
 
-impl HostHalf for IpsecHost {
+impl Prepare for IpsecHost {
     fn prepare(&mut self, region: &Region, descriptors: &[Descriptor], work: &mut Vec<Work>) {
         let mut columns = std::mem::take(&mut self.columns);
         columns.clear();
@@ -181,11 +181,9 @@ impl HostHalf for IpsecHost {
     fn ready(&mut self, region: &Region, descriptors: &[Descriptor]) -> usize {
         self.in_flight.get_or_insert_default().ready(&self.database, region, descriptors)
     }
+}
 
-    fn arranges(&self) -> bool {
-        self.arranger.is_some()
-    }
-
+impl Arrange for IpsecHost {
     fn arrange(&mut self, packets: &mut Arrangement<'_>) -> u64 {
         let Some(mut arranger) = self.arranger.take() else { return u64::MAX };
         let wake_ns = arranger.arrange(self, packets);
@@ -193,10 +191,12 @@ impl HostHalf for IpsecHost {
         wake_ns
     }
 
-    fn may_continue_on_device(&self) -> bool {
-        true
+    fn ready(&mut self, region: &Region, descriptors: &[Descriptor]) -> usize {
+        Prepare::ready(self, region, descriptors)
     }
+}
 
+impl Complete for IpsecHost {
     fn complete(&mut self, variant: u8, descriptors: &[Descriptor], parameters: &[u64], outcomes: &mut [Outcome]) {
         let states = &self.database.states;
         let is_inbound = variant & 1 == 1;

@@ -59,7 +59,10 @@ use toml::Spanned;
 use toml::de::DeTable;
 
 use crate::sizes::Sizes;
-use crate::{BuildContext, Contract, Durable, Error, Function, HostHalf, Kind, Notice, Running, SendingKey};
+use crate::{
+    BuildContext, Contract, Durable, Error, Function, HostHalf, Housekeeping, Kind, Notice, Operate, Properties,
+    Running, SendingKey,
+};
 use config::within;
 use control::Control;
 use database::Database;
@@ -202,26 +205,43 @@ impl Function for Ipsec {
         (&*self.image).into()
     }
 
-    fn headroom_bytes(&self) -> u16 {
-        self.room.headroom_bytes
-    }
-
-    fn tailroom_bytes(&self) -> u16 {
-        self.room.tailroom_bytes
-    }
-
-    fn tailroom_saved(&self) -> [u8; 16] {
-        self.room.tailroom_saved
-    }
-
-    fn host_half(&self, worker: usize, workers: usize) -> Option<Box<dyn HostHalf>> {
-        Some(Box::new(IpsecHost::new(Arc::clone(&self.database), worker, workers, self.arranges)))
+    fn host_half(&self, worker: usize, workers: usize) -> Option<HostHalf> {
+        let host = Box::new(IpsecHost::new(Arc::clone(&self.database), worker, workers, self.arranges));
+        Some(if self.arranges { HostHalf::Arrange(host) } else { HostHalf::Prepare(host) })
     }
 
     fn steer_key(&self) -> Option<Arc<dyn SteerKey>> {
         Some(Arc::clone(&self.database) as Arc<dyn SteerKey>)
     }
 
+    fn durable(&self) -> Option<&dyn Durable> {
+        Some(self)
+    }
+
+    fn properties(&self) -> Properties {
+        Properties {
+            headroom_bytes: self.room.headroom_bytes,
+            tailroom_bytes: self.room.tailroom_bytes,
+            tailroom_saved: self.room.tailroom_saved,
+            ..Properties::of(&CONTRACT)
+        }
+    }
+
+    fn operate(&self) -> Option<&dyn Operate> {
+        Some(self)
+    }
+
+    fn housekeeping(&self) -> Option<&dyn Housekeeping> {
+        Some(self)
+    }
+
+    fn run_ref(&self, buffer: &mut [u8], descriptor: &mut Descriptor, variant: u8, parameter: u64) -> Outcome {
+        let sa = self.database.sa(sa_and_sequence(parameter).0);
+        reference::run_ref(buffer, descriptor, sa.as_deref(), variant, parameter)
+    }
+}
+
+impl Operate for Ipsec {
     fn command(&self, request: &serde_json::Value, running: &dyn Running) -> Result<serde_json::Value, Error> {
         let response = commands::run(&mut self.control(), request, running);
         wipe_stack();
@@ -230,17 +250,6 @@ impl Function for Ipsec {
 
     fn tables(&self) -> Vec<(String, u64)> {
         self.sizes.read(&self.control, |control| [control.indexes().len(), control.policies().len()])
-    }
-
-    fn housekeeping_interval(&self) -> Option<Duration> {
-        Some(HOUSEKEEPING_INTERVAL)
-    }
-
-    fn housekeeping(&self, running: &dyn Running) -> Result<(), Error> {
-        if self.control().wipe_retired(running) {
-            wipe_stack();
-        }
-        Ok(())
     }
 
     fn warnings(&self) -> Vec<String> {
@@ -257,14 +266,18 @@ impl Function for Ipsec {
             _ => Vec::new(),
         }
     }
+}
 
-    fn durable(&self) -> Option<&dyn Durable> {
-        Some(self)
+impl Housekeeping for Ipsec {
+    fn interval(&self) -> Duration {
+        HOUSEKEEPING_INTERVAL
     }
 
-    fn run_ref(&self, buffer: &mut [u8], descriptor: &mut Descriptor, variant: u8, parameter: u64) -> Outcome {
-        let sa = self.database.sa(sa_and_sequence(parameter).0);
-        reference::run_ref(buffer, descriptor, sa.as_deref(), variant, parameter)
+    fn run(&self, running: &dyn Running) -> Result<(), Error> {
+        if self.control().wipe_retired(running) {
+            wipe_stack();
+        }
+        Ok(())
     }
 }
 

@@ -74,7 +74,7 @@ fn region(frames: &[Vec<u8>]) -> (Region, Vec<Descriptor>) {
 fn prepare(function: &Ipsec, worker: usize, workers: usize, frames: &[Vec<u8>]) -> Vec<Work> {
     let (region, descriptors) = region(frames);
     let mut work = Vec::new();
-    function.host_half(worker, workers).unwrap().prepare(&region, &descriptors, &mut work);
+    function.host_half(worker, workers).unwrap().preparing().unwrap().prepare(&region, &descriptors, &mut work);
     work
 }
 

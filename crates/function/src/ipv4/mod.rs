@@ -9,6 +9,7 @@ mod tables;
 
 use std::net::Ipv4Addr;
 use std::sync::{Arc, Mutex, RwLock};
+use std::time::Duration;
 
 use godwit_abi::{Descriptor, Outcome};
 use godwit_packet::{Image, ImageRef};
@@ -22,7 +23,9 @@ use crate::routing::{
 };
 use crate::sizes::Sizes;
 use crate::tables::lpm4::Group;
-use crate::{BuildContext, Contract, Error, Function, HostHalf, Kind, Running};
+use crate::{
+    BuildContext, Contract, Error, Function, HostHalf, Housekeeping, Kind, Operate, Properties, Running, Station,
+};
 
 pub use config::Config;
 
@@ -163,6 +166,13 @@ fn build(stanza: Spanned<DeTable<'_>>, context: &BuildContext<'_>) -> Result<Arc
     Ok(Arc::new(function))
 }
 
+impl Ipv4 {
+    /// Returns the kind of processing for every packet, which depends on the form of the table.
+    fn variant(&self) -> u8 {
+        if self.layout.table.entry_bytes == 2 { VARIANT_ENTRIES16 } else { VARIANT_ENTRIES32 }
+    }
+}
+
 impl Function for Ipv4 {
     fn contract(&self) -> &'static Contract {
         &CONTRACT
@@ -172,23 +182,43 @@ impl Function for Ipv4 {
         (&*self.image).into()
     }
 
-    fn variant(&self) -> u8 {
-        if self.layout.table.entry_bytes == 2 { VARIANT_ENTRIES16 } else { VARIANT_ENTRIES32 }
+    fn host_half(&self, _worker: usize, _workers: usize) -> Option<HostHalf> {
+        let inner = self.kernel_routes.as_ref().map(|routes| routes.host_half(VERDICT_UNRESOLVED));
+        let Some(filter) = self.reverse_path.clone() else { return inner.map(HostHalf::Complete) };
+        let lookup = source::Ipv4Sources { image: Arc::clone(&self.image), layout: self.layout };
+        let host = ReversePathHost { filter, lookup, variant: self.variant(), reason: DROP_REVERSE_PATH, inner };
+        Some(HostHalf::Prepare(Box::new(host)))
     }
 
+    fn properties(&self) -> Properties {
+        Properties { variant: self.variant(), ..Properties::of(&CONTRACT) }
+    }
+
+    fn operate(&self) -> Option<&dyn Operate> {
+        Some(self)
+    }
+
+    fn housekeeping(&self) -> Option<&dyn Housekeeping> {
+        (self.kernel_routes.is_some() || self.resolver.is_some()).then_some(self)
+    }
+
+    fn station(&self) -> Option<&dyn Station> {
+        Some(self)
+    }
+
+    fn run_ref(&self, buffer: &mut [u8], descriptor: &mut Descriptor, _variant: u8, _parameter: u64) -> Outcome {
+        self.with_reference(|reference| {
+            reference::run_ref(buffer, descriptor, &reference.prefixes, &reference.next_hops)
+        })
+    }
+}
+
+impl Operate for Ipv4 {
     fn tables(&self) -> Vec<(String, u64)> {
         self.sizes.read(&self.table, |table| match table {
             Table::Start { routes, next_hops, .. } => [routes.len(), next_hops.len()],
             Table::Changing(changer) => [changer.rib().len(), changer.next_hops().count()],
         })
-    }
-
-    fn routing(&self) -> Option<&dyn Routing> {
-        Some(self)
-    }
-
-    fn own_addresses(&self) -> Option<&Arc<OwnAddresses>> {
-        Some(&self.own)
     }
 
     fn command(&self, request: &serde_json::Value, running: &dyn Running) -> Result<serde_json::Value, Error> {
@@ -205,34 +235,31 @@ impl Function for Ipv4 {
         }
         Ok(done)
     }
+}
 
-    fn host_half(&self, _worker: usize, _workers: usize) -> Option<Box<dyn HostHalf>> {
-        let inner: Option<Box<dyn HostHalf>> =
-            self.kernel_routes.as_ref().map(|routes| routes.host_half(VERDICT_UNRESOLVED) as _);
-        let Some(filter) = self.reverse_path.clone() else { return inner };
-        let lookup = source::Ipv4Sources { image: Arc::clone(&self.image), layout: self.layout };
-        Some(Box::new(ReversePathHost { filter, lookup, variant: self.variant(), reason: DROP_REVERSE_PATH, inner }))
+impl Housekeeping for Ipv4 {
+    fn interval(&self) -> Duration {
+        if self.kernel_routes.is_some() { KERNEL_ROUTES_INTERVAL } else { RESOLVE_INTERVAL }
     }
 
-    fn housekeeping_interval(&self) -> Option<std::time::Duration> {
-        let kernel_routes = self.kernel_routes.as_ref().map(|_| KERNEL_ROUTES_INTERVAL);
-        kernel_routes.or(self.resolver.as_ref().map(|_| RESOLVE_INTERVAL))
-    }
-
-    fn housekeeping(&self, running: &dyn Running) -> Result<(), Error> {
+    fn run(&self, running: &dyn Running) -> Result<(), Error> {
         self.kernel_routes.as_ref().map_or(Ok(()), |kernel_routes| kernel_routes.update(self, &self.own, running))?;
         self.resolver.as_ref().map_or(Ok(()), |resolver| resolver.update(self, running))
+    }
+}
+
+impl Station for Ipv4 {
+    fn routing(&self) -> Option<&dyn Routing> {
+        Some(self)
+    }
+
+    fn own_addresses(&self) -> &Arc<OwnAddresses> {
+        &self.own
     }
 
     fn connect(&self, functions: &[Arc<dyn Function>], own: usize) -> Result<(), Error> {
         self.kernel_routes.iter().for_each(|kernel_routes| kernel_routes.connect(functions, own));
         self.resolver.as_ref().map_or(Ok(()), |resolver| resolver.connect(functions, own))
-    }
-
-    fn run_ref(&self, buffer: &mut [u8], descriptor: &mut Descriptor, _variant: u8, _parameter: u64) -> Outcome {
-        self.with_reference(|reference| {
-            reference::run_ref(buffer, descriptor, &reference.prefixes, &reference.next_hops)
-        })
     }
 }
 

@@ -322,7 +322,7 @@ fn entries_grow_with_the_number_of_next_hops() {
         let last = count as u32 - 1;
         let routes = vec![route(0x0a00_0000, 8, 0), route(0x0a00_0080, 25, last)];
         let function = Ipv4::new(routes, next_hops(count)).unwrap();
-        assert_eq!((function.layout.table.entry_bytes, function.variant()), (width, variant));
+        assert_eq!((function.layout.table.entry_bytes, function.properties().variant), (width, variant));
         for (address, next_hop) in [(0x0a00_0080, Some(last)), (0x0a00_007f, Some(0)), (0x0b00_0000, None)] {
             assert_eq!(lookup_image(&function, address), next_hop);
         }
@@ -543,7 +543,8 @@ fn adds_changes_and_removes_next_hops() {
 fn commands_add_delete_and_list_routes() {
     let function = build_ok(&KIND, &format!("{ROUTES}\n{NEXT_HOPS}"), &["a", "b"]);
     let running = Idle::default();
-    let command = |request: &str| function.command(&serde_json::from_str(request).unwrap(), &running);
+    let command =
+        |request: &str| function.operate().unwrap().command(&serde_json::from_str(request).unwrap(), &running);
     let reply = command(r#"{"command":"add","route":[{"prefix":"10.9.0.0/16","next_hop":"nowhere"}]}"#).unwrap();
     assert_eq!(reply["added"], 1);
     let reply = command(r#"{"command":"list","address":"10.9.1.1"}"#).unwrap();

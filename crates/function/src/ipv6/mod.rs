@@ -16,6 +16,7 @@ mod walk;
 
 use std::net::Ipv6Addr;
 use std::sync::{Arc, Mutex, RwLock};
+use std::time::Duration;
 
 use godwit_abi::{Descriptor, Outcome};
 use godwit_packet::{Image, ImageRef};
@@ -28,7 +29,9 @@ use crate::routing::{
     ReversePathHost, Routing, add_via,
 };
 use crate::sizes::Sizes;
-use crate::{BuildContext, Contract, Error, Function, HostHalf, Kind, Running};
+use crate::{
+    BuildContext, Contract, Error, Function, HostHalf, Housekeeping, Kind, Operate, Properties, Running, Station,
+};
 
 pub use config::Config;
 
@@ -208,6 +211,16 @@ fn build(stanza: Spanned<DeTable<'_>>, context: &BuildContext<'_>) -> Result<Arc
     Ok(Arc::new(function))
 }
 
+impl Ipv6 {
+    /// Returns the kind of processing for every packet, which depends on the form of the table.
+    fn variant(&self) -> u8 {
+        match self.layout.form {
+            Form::Trie => VARIANT_TRIE,
+            Form::Hash => VARIANT_HASH,
+        }
+    }
+}
+
 impl Function for Ipv6 {
     fn contract(&self) -> &'static Contract {
         &CONTRACT
@@ -217,23 +230,40 @@ impl Function for Ipv6 {
         (&*self.image).into()
     }
 
-    fn variant(&self) -> u8 {
-        match self.layout.form {
-            Form::Trie => VARIANT_TRIE,
-            Form::Hash => VARIANT_HASH,
-        }
+    fn host_half(&self, _worker: usize, _workers: usize) -> Option<HostHalf> {
+        let inner = self.kernel_routes.as_ref().map(|routes| routes.host_half(VERDICT_UNRESOLVED));
+        let Some(filter) = self.reverse_path.clone() else { return inner.map(HostHalf::Complete) };
+        let lookup = source::Ipv6Sources { image: Arc::clone(&self.image), layout: self.layout };
+        let host = ReversePathHost { filter, lookup, variant: self.variant(), reason: DROP_REVERSE_PATH, inner };
+        Some(HostHalf::Prepare(Box::new(host)))
     }
 
-    fn tables(&self) -> Vec<(String, u64)> {
-        self.sizes.read(&self.changer, |changer| [changer.rib().len(), changer.next_hops.all().count()])
+    fn properties(&self) -> Properties {
+        Properties { variant: self.variant(), ..Properties::of(&CONTRACT) }
     }
 
-    fn routing(&self) -> Option<&dyn Routing> {
+    fn operate(&self) -> Option<&dyn Operate> {
         Some(self)
     }
 
-    fn own_addresses(&self) -> Option<&Arc<OwnAddresses>> {
-        Some(&self.own)
+    fn housekeeping(&self) -> Option<&dyn Housekeeping> {
+        (self.kernel_routes.is_some() || self.resolver.is_some()).then_some(self)
+    }
+
+    fn station(&self) -> Option<&dyn Station> {
+        Some(self)
+    }
+
+    fn run_ref(&self, buffer: &mut [u8], descriptor: &mut Descriptor, _variant: u8, _parameter: u64) -> Outcome {
+        self.with_reference(|reference| {
+            reference::run_ref(buffer, descriptor, &reference.prefixes, &reference.next_hops)
+        })
+    }
+}
+
+impl Operate for Ipv6 {
+    fn tables(&self) -> Vec<(String, u64)> {
+        self.sizes.read(&self.changer, |changer| [changer.rib().len(), changer.next_hops.all().count()])
     }
 
     fn command(&self, request: &serde_json::Value, running: &dyn Running) -> Result<serde_json::Value, Error> {
@@ -250,34 +280,31 @@ impl Function for Ipv6 {
         }
         Ok(done)
     }
+}
 
-    fn host_half(&self, _worker: usize, _workers: usize) -> Option<Box<dyn HostHalf>> {
-        let inner: Option<Box<dyn HostHalf>> =
-            self.kernel_routes.as_ref().map(|routes| routes.host_half(VERDICT_UNRESOLVED) as _);
-        let Some(filter) = self.reverse_path.clone() else { return inner };
-        let lookup = source::Ipv6Sources { image: Arc::clone(&self.image), layout: self.layout };
-        Some(Box::new(ReversePathHost { filter, lookup, variant: self.variant(), reason: DROP_REVERSE_PATH, inner }))
+impl Housekeeping for Ipv6 {
+    fn interval(&self) -> Duration {
+        if self.kernel_routes.is_some() { KERNEL_ROUTES_INTERVAL } else { RESOLVE_INTERVAL }
     }
 
-    fn housekeeping_interval(&self) -> Option<std::time::Duration> {
-        let kernel_routes = self.kernel_routes.as_ref().map(|_| KERNEL_ROUTES_INTERVAL);
-        kernel_routes.or(self.resolver.as_ref().map(|_| RESOLVE_INTERVAL))
-    }
-
-    fn housekeeping(&self, running: &dyn Running) -> Result<(), Error> {
+    fn run(&self, running: &dyn Running) -> Result<(), Error> {
         self.kernel_routes.as_ref().map_or(Ok(()), |kernel_routes| kernel_routes.update(self, &self.own, running))?;
         self.resolver.as_ref().map_or(Ok(()), |resolver| resolver.update(self, running))
+    }
+}
+
+impl Station for Ipv6 {
+    fn routing(&self) -> Option<&dyn Routing> {
+        Some(self)
+    }
+
+    fn own_addresses(&self) -> &Arc<OwnAddresses> {
+        &self.own
     }
 
     fn connect(&self, functions: &[Arc<dyn Function>], own: usize) -> Result<(), Error> {
         self.kernel_routes.iter().for_each(|kernel_routes| kernel_routes.connect(functions, own));
         self.resolver.as_ref().map_or(Ok(()), |resolver| resolver.connect(functions, own))
-    }
-
-    fn run_ref(&self, buffer: &mut [u8], descriptor: &mut Descriptor, _variant: u8, _parameter: u64) -> Outcome {
-        self.with_reference(|reference| {
-            reference::run_ref(buffer, descriptor, &reference.prefixes, &reference.next_hops)
-        })
     }
 }
 

@@ -15,7 +15,7 @@ use godwit_packet::Region;
 use godwit_wire::{Ethernet, MacAddress};
 
 use super::{FLAGS, NOTICE, SET, key, tags};
-use crate::{HostHalf, Work};
+use crate::Complete;
 
 /// Capacity of a worker's queue, in reports.
 pub(super) const QUEUE: usize = 4096;
@@ -118,15 +118,7 @@ impl Host {
     }
 }
 
-impl HostHalf for Host {
-    fn prepares(&self) -> bool {
-        false
-    }
-
-    fn prepare(&mut self, _region: &Region, descriptors: &[Descriptor], work: &mut Vec<Work>) {
-        work.resize(work.len() + descriptors.len(), Work::Run { variant: 0, parameter: 0 });
-    }
-
+impl Complete for Host {
     fn finish(&mut self, region: &mut Region, descriptors: &mut [Descriptor], outcomes: &mut [Outcome]) {
         if outcomes.iter().fold(0, |all, outcome| all | outcome.value) & FLAGS == 0 {
             return;

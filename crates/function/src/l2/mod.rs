@@ -38,7 +38,9 @@ use serde_json::Value;
 use toml::Spanned;
 use toml::de::DeTable;
 
-use crate::{BuildContext, Contract, Error, Function, HostHalf, Kind, Running};
+use crate::{
+    BuildContext, Contract, Error, Flood, Function, HostHalf, Housekeeping, Kind, Operate, Properties, Running,
+};
 
 /// Properties, verdicts and drop reasons of the function, as declared in `kernels/l2/l2.h`.
 pub use godwit_kernels::declared::l2::*;
@@ -143,50 +145,65 @@ impl Function for L2 {
         (&*self.image).into()
     }
 
-    fn headroom_bytes(&self) -> u16 {
-        if self.switch.pushes() { CONTRACT.headroom_bytes } else { 0 }
+    fn host_half(&self, _worker: usize, _workers: usize) -> Option<HostHalf> {
+        let sender = self.control().notice_sender();
+        Some(HostHalf::Complete(Box::new(Host::new(sender))))
     }
 
-    fn host_half(&self, _worker: usize, _workers: usize) -> Option<Box<dyn HostHalf>> {
-        let sender = self.control().notice_sender();
-        Some(Box::new(Host::new(sender)))
+    fn properties(&self) -> Properties {
+        let headroom_bytes = if self.switch.pushes() { CONTRACT.headroom_bytes } else { 0 };
+        Properties { headroom_bytes, ..Properties::of(&CONTRACT) }
+    }
+
+    fn operate(&self) -> Option<&dyn Operate> {
+        Some(self)
+    }
+
+    fn housekeeping(&self) -> Option<&dyn Housekeeping> {
+        Some(self)
+    }
+
+    fn flood(&self) -> Option<&dyn Flood> {
+        Some(self)
+    }
+
+    fn run_ref(&self, buffer: &mut [u8], descriptor: &mut Descriptor, _variant: u8, _parameter: u64) -> Outcome {
+        let entries = self.entries.read().unwrap_or_else(PoisonError::into_inner);
+        reference::run_ref(buffer, descriptor, &self.switch, &entries)
+    }
+}
+
+impl Operate for L2 {
+    fn command(&self, request: &Value, running: &dyn Running) -> Result<Value, Error> {
+        commands::run(&mut self.control(), request, self.started.elapsed(), running)
     }
 
     fn tables(&self) -> Vec<(String, u64)> {
         vec![("addresses".to_owned(), self.shared.addresses.load(Ordering::Relaxed))]
     }
 
-    fn command(&self, request: &Value, running: &dyn Running) -> Result<Value, Error> {
-        commands::run(&mut self.control(), request, self.started.elapsed(), running)
+    fn counts(&self) -> Vec<u64> {
+        self.shared.counts()
+    }
+}
+
+impl Housekeeping for L2 {
+    fn interval(&self) -> Duration {
+        HOUSEKEEPING_INTERVAL
     }
 
-    fn floods(&self) -> bool {
-        true
+    fn run(&self, running: &dyn Running) -> Result<(), Error> {
+        self.control().housekeeping(self.started.elapsed(), running)
     }
+}
 
-    fn flood_ports(&self, set: u32) -> &[u8] {
+impl Flood for L2 {
+    fn ports(&self, set: u32) -> &[u8] {
         self.switch.members(set as u16)
     }
 
     fn prepare_copy(&self, buffer: &mut [u8], descriptor: &mut Descriptor, port: u8, set: u32) {
         let vid = set as u16;
         tags::retag(buffer, descriptor, vid, self.switch.is_tagged(vid, port));
-    }
-
-    fn housekeeping_interval(&self) -> Option<Duration> {
-        Some(HOUSEKEEPING_INTERVAL)
-    }
-
-    fn housekeeping(&self, running: &dyn Running) -> Result<(), Error> {
-        self.control().housekeeping(self.started.elapsed(), running)
-    }
-
-    fn counts(&self) -> Vec<u64> {
-        self.shared.counts()
-    }
-
-    fn run_ref(&self, buffer: &mut [u8], descriptor: &mut Descriptor, _variant: u8, _parameter: u64) -> Outcome {
-        let entries = self.entries.read().unwrap_or_else(PoisonError::into_inner);
-        reference::run_ref(buffer, descriptor, &self.switch, &entries)
     }
 }

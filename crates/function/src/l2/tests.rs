@@ -37,7 +37,7 @@ impl Running for Engine {
 /// Switch with one worker and the reference implementation as its kernel.
 struct TestSwitch {
     function: L2,
-    host: Box<dyn HostHalf>,
+    host: HostHalf,
     region: Region,
     engine: Engine,
 }
@@ -63,15 +63,21 @@ impl TestSwitch {
         assert_eq!(after, packet);
         assert_eq!(self.region.frame(&packet), frame, "the kernel must not write");
         let (descriptors, outcomes) = (std::slice::from_mut(&mut after), std::slice::from_mut(&mut outcome));
-        self.host.finish(&mut self.region, descriptors, outcomes);
+        self.host.completing().finish(&mut self.region, descriptors, outcomes);
         let mut left = Vec::new();
         if outcome.verdict == VERDICT_FORWARD {
             left.push((outcome.port as u8, self.region.frame(&after).to_vec()));
         } else if outcome.verdict == VERDICT_FLOOD {
             assert_eq!(outcome.port, PORT_FLOOD);
-            for &port in self.function.flood_ports(outcome.value).iter().filter(|port| **port != packet.port) {
+            for &port in self.function.flood().unwrap().ports(outcome.value).iter().filter(|port| **port != packet.port)
+            {
                 let mut copy = self.region.duplicate(&after).unwrap();
-                self.function.prepare_copy(self.region.buffer_mut(&copy.clone()), &mut copy, port, outcome.value);
+                self.function.flood().unwrap().prepare_copy(
+                    self.region.buffer_mut(&copy.clone()),
+                    &mut copy,
+                    port,
+                    outcome.value,
+                );
                 left.push((port, self.region.frame(&copy).to_vec()));
                 self.region.release(&copy);
             }
@@ -90,12 +96,12 @@ impl TestSwitch {
     }
 
     fn command(&self, request: Value) -> Result<Value, String> {
-        self.function.command(&request, &self.engine).map_err(|error| error.to_string())
+        self.function.operate().unwrap().command(&request, &self.engine).map_err(|error| error.to_string())
     }
 
     fn count(&self, name: &str) -> u64 {
         let index = CONTRACT.counters.iter().position(|counter| counter.name == name).unwrap();
-        self.function.counts()[index]
+        self.function.operate().unwrap().counts()[index]
     }
 }
 
@@ -221,8 +227,8 @@ fn adds_and_removes_tags_as_ports_require() {
     switch.housekeeping(0.0);
     let forwarded = left(&mut switch, 2, &frame(mac(6), to, Some(0xf00a)));
     assert_eq!((forwarded[0].0, &forwarded[0].1[12..14]), (0, &[8, 0][..]));
-    assert_eq!(switch.function.headroom_bytes(), 4);
-    assert_eq!(TestSwitch::new("", &PORTS).function.headroom_bytes(), 0);
+    assert_eq!(switch.function.properties().headroom_bytes, 4);
+    assert_eq!(TestSwitch::new("", &PORTS).function.properties().headroom_bytes, 0);
 }
 
 #[test]
@@ -333,7 +339,10 @@ fn counts_dropped_notices_and_learns_their_addresses_later() {
         switch.housekeeping(f64::from(round));
     }
     assert_eq!(switch.count("addresses"), 9000);
-    drop(std::mem::replace(&mut switch.host, Box::new(Host::new(switch.function.control().notice_sender()))));
+    drop(std::mem::replace(
+        &mut switch.host,
+        HostHalf::Complete(Box::new(Host::new(switch.function.control().notice_sender()))),
+    ));
     assert_eq!(switch.count("unheard"), 9000 - learned + (9000 - 2 * learned));
 }
 
@@ -427,7 +436,7 @@ fn reads_static_addresses_from_the_file_and_the_stanza() {
     let stanza = format!("macs = \"macs.txt\"\n{VLANS}");
     write("# switch\n10 02:00:00:00:00:01 a\r\n\n20\t02-00-00-00-00-01 d ; here too\n");
     let function = build(&stanza).unwrap();
-    assert_eq!(function.counts()[0], 2);
+    assert_eq!(function.operate().unwrap().counts()[0], 2);
     for (text, part) in [
         ("10 02:00:00:00:00:01", ":1: a line is VLAN ADDRESS PORT"),
         ("\n10 02:00:00:00:00:01 a b", ":2: a line is"),

@@ -22,7 +22,7 @@ use toml::Spanned;
 use toml::de::DeTable;
 
 use crate::sizes::Sizes;
-use crate::{BuildContext, Contract, Error, Function, Kind, Running};
+use crate::{BuildContext, Contract, Error, Function, Kind, Operate, Properties, Running};
 
 pub use config::Config;
 
@@ -206,10 +206,20 @@ impl Function for Ndn {
         (&*self.image).into()
     }
 
-    fn headroom_bytes(&self) -> u16 {
-        self.headroom_bytes
+    fn properties(&self) -> Properties {
+        Properties { headroom_bytes: self.headroom_bytes, ..Properties::of(&CONTRACT) }
     }
 
+    fn operate(&self) -> Option<&dyn Operate> {
+        Some(self)
+    }
+
+    fn run_ref(&self, buffer: &mut [u8], descriptor: &mut Descriptor, _variant: u8, _parameter: u64) -> Outcome {
+        self.with_fib(|fib| reference::run_ref(buffer, descriptor, fib, self.udp_port))
+    }
+}
+
+impl Operate for Ndn {
     fn tables(&self) -> Vec<(String, u64)> {
         self.sizes.read(&self.control, |control| [control.len() as usize])
     }
@@ -221,10 +231,6 @@ impl Function for Ndn {
         // run of the reference implementation creates a new one.
         *self.fib.write().unwrap_or_else(PoisonError::into_inner) = None;
         result
-    }
-
-    fn run_ref(&self, buffer: &mut [u8], descriptor: &mut Descriptor, _variant: u8, _parameter: u64) -> Outcome {
-        self.with_fib(|fib| reference::run_ref(buffer, descriptor, fib, self.udp_port))
     }
 }
 

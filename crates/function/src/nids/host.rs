@@ -5,13 +5,13 @@ use std::sync::Arc;
 use godwit_abi::Outcome;
 use godwit_nids::packet::LinkType;
 use godwit_nids::{DropReason, FrameResult, FrameVerdict, Inspector};
-use godwit_packet::{Descriptor, Region};
+use godwit_packet::Descriptor;
 
 use super::output::Sender;
 use super::published::WorkerCounters;
 use super::rules::Follower;
 use super::{DROP_FLOW, DROP_MEMORY, DROP_RULE, DROP_STREAM, VERDICT_ALERT, VERDICT_CLEAN};
-use crate::{Arrangement, HostHalf, Step, Work};
+use crate::{Arrange, Arrangement, Complete, Step, Work};
 
 /// Interval between two checks for expired flows while no packets arrive, in nanoseconds.
 const EXPIRE_NS: u64 = 100_000_000;
@@ -43,23 +43,9 @@ impl NidsHost {
     }
 }
 
-impl HostHalf for NidsHost {
-    fn prepare(&mut self, region: &Region, descriptors: &[Descriptor], work: &mut Vec<Work>) {
-        for packet in descriptors {
-            let result = self.inspector.frame(LinkType::Ethernet, region.frame(packet), 0, 0);
-            work.push(Work::Done(outcome(result, self.inline, &self.peers, packet)));
-        }
-        self.publish();
-    }
+impl Complete for NidsHost {}
 
-    fn arranges(&self) -> bool {
-        true
-    }
-
-    fn reads_stamps(&self) -> bool {
-        true
-    }
-
+impl Arrange for NidsHost {
     fn arrange(&mut self, packets: &mut Arrangement<'_>) -> u64 {
         if let Some(rules) = self.rules.replacement() {
             self.inspector.replace_rules(rules);

@@ -32,7 +32,9 @@ use toml::Spanned;
 use toml::de::DeTable;
 
 use crate::request::refuse_unknown;
-use crate::{BuildContext, Contract, Error, Function, HostHalf, Kind, Notice, Running};
+use crate::{
+    BuildContext, Contract, Error, Function, HostHalf, Housekeeping, Kind, Lifecycle, Notice, Operate, Running,
+};
 
 pub use config::Config;
 use output::Output;
@@ -108,7 +110,7 @@ impl Function for Nids {
         (&[][..]).into()
     }
 
-    fn host_half(&self, worker: usize, workers: usize) -> Option<Box<dyn HostHalf>> {
+    fn host_half(&self, worker: usize, workers: usize) -> Option<HostHalf> {
         let (rules, follower) = self.rules.current();
         let mut inspector = Inspector::new(rules, self.settings_of(workers));
         // Each worker numbers its flows from a different base, so flow numbers are unique.
@@ -117,7 +119,7 @@ impl Function for Nids {
         let counters = self.published.worker(worker);
         let peers = Arc::clone(&self.peers);
         let inline = self.settings.stream.inline;
-        Some(Box::new(host::NidsHost {
+        Some(HostHalf::Arrange(Box::new(host::NidsHost {
             inspector,
             rules: follower,
             counters,
@@ -125,9 +127,31 @@ impl Function for Nids {
             peers,
             inline,
             clock_offset_ns: 0,
-        }))
+        })))
     }
 
+    fn operate(&self) -> Option<&dyn Operate> {
+        Some(self)
+    }
+
+    fn lifecycle(&self) -> Option<&dyn Lifecycle> {
+        Some(self)
+    }
+
+    fn housekeeping(&self) -> Option<&dyn Housekeeping> {
+        let writes = self.output.is_some() && self.settings.records.contains(RecordKind::Stats);
+        writes.then_some(self)
+    }
+
+    /// Inspects a packet as if it were the first packet of its flow.
+    fn run_ref(&self, buffer: &mut [u8], descriptor: &mut Descriptor, _variant: u8, _parameter: u64) -> Outcome {
+        let mut inspector = Inspector::new(self.rules.current().0, self.settings_of(1));
+        let result = inspector.frame(LinkType::Ethernet, crate::frame_mut(buffer, descriptor), 0, 0);
+        host::outcome(result, self.settings.stream.inline, &self.peers, descriptor)
+    }
+}
+
+impl Operate for Nids {
     fn command(&self, request: &Value, _running: &dyn Running) -> Result<Value, Error> {
         refuse_unknown(request, &[("reload", &[])])?;
         match request["command"].as_str() {
@@ -145,6 +169,23 @@ impl Function for Nids {
         }
     }
 
+    fn counts(&self) -> Vec<u64> {
+        let stats = self.published.sum();
+        let value = |name: &&str| godwit_nids::stats::value(&stats, name).unwrap_or(0);
+        let mut counts: Vec<u64> = COUNTED.iter().map(|names| names.iter().map(value).sum()).collect();
+        counts.push(self.output.as_ref().map_or(0, Output::lost));
+        counts.push(self.rules.reloads());
+        counts
+    }
+
+    fn notices(&self) -> Vec<Notice> {
+        let mut notices = std::mem::take(&mut *self.notices.lock().unwrap_or_else(PoisonError::into_inner));
+        notices.extend(self.output.as_ref().and_then(Output::notice).map(|sentence| ("records_lost", sentence)));
+        notices
+    }
+}
+
+impl Lifecycle for Nids {
     fn start(&self, live: bool) -> Result<(), Error> {
         let loaded = self.rules.loaded();
         if loaded.unsupported > 0 {
@@ -174,36 +215,15 @@ impl Function for Nids {
             output.finish();
         }
     }
+}
 
-    fn notices(&self) -> Vec<Notice> {
-        let mut notices = std::mem::take(&mut *self.notices.lock().unwrap_or_else(PoisonError::into_inner));
-        notices.extend(self.output.as_ref().and_then(Output::notice).map(|sentence| ("records_lost", sentence)));
-        notices
+impl Housekeeping for Nids {
+    fn interval(&self) -> Duration {
+        self.stats_interval
     }
 
-    fn housekeeping_interval(&self) -> Option<Duration> {
-        let writes = self.output.is_some() && self.settings.records.contains(RecordKind::Stats);
-        writes.then_some(self.stats_interval)
-    }
-
-    fn housekeeping(&self, _running: &dyn Running) -> Result<(), Error> {
+    fn run(&self, _running: &dyn Running) -> Result<(), Error> {
         self.write_stats();
         Ok(())
-    }
-
-    fn counts(&self) -> Vec<u64> {
-        let stats = self.published.sum();
-        let value = |name: &&str| godwit_nids::stats::value(&stats, name).unwrap_or(0);
-        let mut counts: Vec<u64> = COUNTED.iter().map(|names| names.iter().map(value).sum()).collect();
-        counts.push(self.output.as_ref().map_or(0, Output::lost));
-        counts.push(self.rules.reloads());
-        counts
-    }
-
-    /// Inspects a packet as if it were the first packet of its flow.
-    fn run_ref(&self, buffer: &mut [u8], descriptor: &mut Descriptor, _variant: u8, _parameter: u64) -> Outcome {
-        let mut inspector = Inspector::new(self.rules.current().0, self.settings_of(1));
-        let result = inspector.frame(LinkType::Ethernet, crate::frame_mut(buffer, descriptor), 0, 0);
-        host::outcome(result, self.settings.stream.inline, &self.peers, descriptor)
     }
 }

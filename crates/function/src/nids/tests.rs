@@ -42,7 +42,7 @@ impl Bench {
         Self { directory, function }
     }
 
-    fn pass(&self, half: &mut dyn HostHalf, payloads: &[&[u8]], live: bool, ending: bool) -> Vec<Outcome> {
+    fn pass(&self, half: &mut HostHalf, payloads: &[&[u8]], live: bool, ending: bool) -> Vec<Outcome> {
         let mut region = Arena::new(ArenaConfig::default(), 1).unwrap().split().remove(0);
         let put = |payload: &&[u8]| {
             let frame = frame(payload);
@@ -54,7 +54,7 @@ impl Bench {
         let stamps: Vec<Stamp> =
             (0..payloads.len() as u64).map(|sequence| Stamp { sequence, time_ns: 1_700_000_000_000_000_000 }).collect();
         let mut steps = Vec::new();
-        half.arrange(&mut Arrangement {
+        half.arranging().unwrap().arrange(&mut Arrangement {
             region: &mut region,
             now_ns: 1,
             live,
@@ -71,7 +71,7 @@ impl Bench {
         steps.iter().map(outcome).collect()
     }
 
-    fn half(&self) -> Box<dyn HostHalf> {
+    fn half(&self) -> HostHalf {
         self.function.host_half(0, 1).unwrap()
     }
 
@@ -108,11 +108,11 @@ fn rules_decide_the_verdict() {
     let detect = Bench::new("nids-detect", "pairs = [[\"left\", \"right\"]]");
     let payloads: [&[u8]; 3] = [b"an attack", b"a forbidden word", b"nothing"];
     let block = Outcome { value: 2, ..alert(1) };
-    assert_eq!(detect.pass(&mut *detect.half(), &payloads, true, false), [alert(1), block, clean(1)]);
+    assert_eq!(detect.pass(&mut detect.half(), &payloads, true, false), [alert(1), block, clean(1)]);
     let inline = Bench::new("nids-inline", "mode = \"inline\"");
     let mut half = inline.half();
-    assert_eq!(inline.pass(&mut *half, &payloads, true, true), [alert(0), Outcome::drop(DROP_RULE), clean(0)]);
-    let counts = inline.function.counts();
+    assert_eq!(inline.pass(&mut half, &payloads, true, true), [alert(0), Outcome::drop(DROP_RULE), clean(0)]);
+    let counts = inline.function.operate().unwrap().counts();
     assert_eq!(counts.len(), CONTRACT.counters.len());
     assert_eq!((counts[0], counts[2]), (2, 1), "two alerts in one flow");
     let mut bytes = frame(b"an attack");
@@ -122,15 +122,15 @@ fn rules_decide_the_verdict() {
 #[test]
 fn records_reach_the_file_and_follow_its_name() {
     let bench = Bench::new("nids-file", "[eve]\nfile = \"eve.json\"\ntypes = [\"alert\", \"flow\", \"stats\"]");
-    bench.function.start(true).unwrap();
+    bench.function.lifecycle().unwrap().start(true).unwrap();
     let mut half = bench.half();
-    bench.pass(&mut *half, &[b"attack"], true, false);
+    bench.pass(&mut half, &[b"attack"], true, false);
     let (now, old) = (bench.directory.0.join("eve.json"), bench.directory.0.join("eve.1"));
     std::fs::rename(&now, &old).unwrap();
-    bench.function.reopen().unwrap();
-    bench.pass(&mut *half, &[b"attack", b"attack"], true, true);
+    bench.function.lifecycle().unwrap().reopen().unwrap();
+    bench.pass(&mut half, &[b"attack", b"attack"], true, true);
     drop(half);
-    bench.function.finish();
+    bench.function.lifecycle().unwrap().finish();
     let kinds = |name: &str| -> Vec<String> {
         bench.records(name).iter().map(|record| record["event_type"].as_str().unwrap().to_owned()).collect()
     };
@@ -141,31 +141,33 @@ fn records_reach_the_file_and_follow_its_name() {
     assert_eq!(records[0]["timestamp"], "2023-11-14T22:13:20.000000+0000");
     assert_eq!(records[3]["stats"]["detect"]["alert"], 3);
     assert_eq!(records[3]["stats"]["decoder"]["pkts"], 3);
-    assert_eq!(bench.function.counts()[6], 0, "no record is lost");
+    assert_eq!(bench.function.operate().unwrap().counts()[6], 0, "no record is lost");
 }
 
 #[test]
 fn records_without_a_reader_are_counted() {
     let bench = Bench::new("nids-socket", "[eve]\nsocket = \"eve.sock\"\ntypes = [\"alert\"]");
-    bench.function.start(true).unwrap();
+    bench.function.lifecycle().unwrap().start(true).unwrap();
     let mut half = bench.half();
-    bench.pass(&mut *half, &[b"attack", b"attack"], true, false);
-    godwit_test_support::wait_for("the loss", Duration::from_secs(10), || bench.function.counts()[6] == 2);
-    assert!(bench.function.notices()[0].1.contains("records are lost"));
+    bench.pass(&mut half, &[b"attack", b"attack"], true, false);
+    godwit_test_support::wait_for("the loss", Duration::from_secs(10), || {
+        bench.function.operate().unwrap().counts()[6] == 2
+    });
+    assert!(bench.function.operate().unwrap().notices()[0].1.contains("records are lost"));
     let listener = UnixListener::bind(bench.directory.0.join("eve.sock")).unwrap();
-    bench.pass(&mut *half, &[b"attack"], true, false);
-    bench.function.finish();
+    bench.pass(&mut half, &[b"attack"], true, false);
+    bench.function.lifecycle().unwrap().finish();
     let mut text = String::new();
     listener.accept().unwrap().0.read_to_string(&mut text).unwrap();
     assert_eq!(text.lines().count(), 1, "{text}");
-    assert_eq!(bench.function.counts()[6], 2);
+    assert_eq!(bench.function.operate().unwrap().counts()[6], 2);
 }
 
 #[test]
 fn a_reload_replaces_the_rules_and_keeps_flows() {
     let bench = Bench::new("nids-reload", "");
     let mut half = bench.half();
-    assert_eq!(bench.pass(&mut *half, &[b"attack"], true, false), [alert(0)]);
+    assert_eq!(bench.pass(&mut half, &[b"attack"], true, false), [alert(0)]);
     std::fs::write(
         bench.directory.0.join("a.rules"),
         "alert udp any any -> any any (content:\"nothing\"; sid:7;)\nalert nonsense\n",
@@ -173,23 +175,26 @@ fn a_reload_replaces_the_rules_and_keeps_flows() {
     .unwrap();
     // The command waits until this loop makes the worker switch to the new rules.
     let result = std::thread::scope(|scope| {
-        let command = scope.spawn(|| bench.function.command(&json!({ "command": "reload" }), &Idle).unwrap());
+        let command =
+            scope.spawn(|| bench.function.operate().unwrap().command(&json!({ "command": "reload" }), &Idle).unwrap());
         while !command.is_finished() {
-            bench.pass(&mut *half, &[], true, false);
+            bench.pass(&mut half, &[], true, false);
         }
         command.join().unwrap()
     });
     assert_eq!((&result["rules"], &result["unsupported"]), (&json!(1), &json!(1)));
     assert_eq!(
-        bench.pass(&mut *half, &[b"attack", b"nothing"], true, true),
+        bench.pass(&mut half, &[b"attack", b"nothing"], true, true),
         [clean(0), Outcome { value: 7, ..alert(0) }]
     );
-    let counts = bench.function.counts();
+    let counts = bench.function.operate().unwrap().counts();
     assert_eq!((counts[2], counts[7]), (1, 1), "one flow, one reload");
     std::fs::remove_file(bench.directory.0.join("a.rules")).unwrap();
-    let error = bench.function.command(&json!({ "command": "reload" }), &Idle).unwrap_err().to_string();
+    let error =
+        bench.function.operate().unwrap().command(&json!({ "command": "reload" }), &Idle).unwrap_err().to_string();
     assert!(error.contains("stay unchanged") && error.contains("a.rules"), "{error}");
-    let error = bench.function.command(&json!({ "command": "alarm" }), &Idle).unwrap_err().to_string();
+    let error =
+        bench.function.operate().unwrap().command(&json!({ "command": "alarm" }), &Idle).unwrap_err().to_string();
     assert!(error.contains("reload"), "{error}");
 }
 
@@ -198,8 +203,8 @@ fn rules_that_do_not_load_are_reported() {
     let directory = Directory::new("nids-unsupported");
     std::fs::write(directory.0.join("a.rules"), format!("{RULES}alert nonsense\n")).unwrap();
     let function = testing::build(&KIND, "rules = [\"a.rules\"]", &[], &directory.0).unwrap();
-    function.start(true).unwrap();
-    let notices = function.notices();
+    function.lifecycle().unwrap().start(true).unwrap();
+    let notices = function.operate().unwrap().notices();
     assert!(notices.len() == 1 && notices[0].1.starts_with("1 of 3 rules"), "{notices:?}");
 }
 
@@ -227,6 +232,6 @@ fn bad_keys_are_errors() {
     }
     let stanza = "rules = [\"a.rules\"]\n[eve]\nfile = \"no/such/folder/eve.json\"";
     let function = testing::build(&KIND, stanza, &[], &directory.0).unwrap();
-    let error = function.start(true).unwrap_err().to_string();
+    let error = function.lifecycle().unwrap().start(true).unwrap_err().to_string();
     assert!(error.contains("cannot write records to") && error.contains("no/such/folder"), "{error}");
 }

@@ -18,7 +18,7 @@ use super::{
 };
 use crate::fragments::{Fault, Split, ip_at, message};
 use crate::neighbours::{Bucket, Request, Resolution, Station, Target};
-use crate::{Arrangement, HostHalf, PreviousOutcome, Step, Work};
+use crate::{Arrange, Arrangement, Complete, PreviousOutcome, Step, Work};
 
 /// Interval at which a worker that holds packets checks the neighbour table, in nanoseconds.
 /// Another worker may have received the awaited answer.
@@ -266,20 +266,9 @@ impl ResponderHost {
     }
 }
 
-impl HostHalf for ResponderHost {
-    /// The engine never calls this method, because [`HostHalf::arranges`] returns true.
-    fn prepare(&mut self, _region: &Region, descriptors: &[Descriptor], work: &mut Vec<Work>) {
-        work.extend(descriptors.iter().map(|_| Work::Done(Outcome::verdict(VERDICT_OTHER))));
-    }
+impl Complete for ResponderHost {}
 
-    fn arranges(&self) -> bool {
-        true
-    }
-
-    fn reads_previous(&self) -> bool {
-        true
-    }
-
+impl Arrange for ResponderHost {
     fn arrange(&mut self, packets: &mut Arrangement<'_>) -> u64 {
         let now_ns = packets.now_ns;
         self.is_limited = packets.live;

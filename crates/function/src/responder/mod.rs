@@ -33,7 +33,7 @@ use toml::de::DeTable;
 
 use crate::neighbours::{Neighbours, STATIONS_MAX};
 use crate::routing::OwnAddresses;
-use crate::{BuildContext, Contract, Error, Function, HostHalf, Kind, Notice};
+use crate::{BuildContext, Contract, Error, Function, HostHalf, Kind, Notice, Operate, Station};
 
 pub use config::Config;
 
@@ -70,18 +70,33 @@ impl Function for Responder {
         (&[][..]).into()
     }
 
-    fn host_half(&self, _worker: usize, _workers: usize) -> Option<Box<dyn HostHalf>> {
-        Some(Box::new(host::ResponderHost::new(Arc::clone(&self.settings))))
+    fn host_half(&self, _worker: usize, _workers: usize) -> Option<HostHalf> {
+        Some(HostHalf::Arrange(Box::new(host::ResponderHost::new(Arc::clone(&self.settings)))))
     }
 
-    fn neighbours(&self) -> Option<&Arc<Neighbours>> {
-        Some(&self.settings.neighbours)
+    fn operate(&self) -> Option<&dyn Operate> {
+        Some(self)
     }
 
-    fn own_addresses(&self) -> Option<&Arc<OwnAddresses>> {
-        Some(&self.settings.own)
+    fn station(&self) -> Option<&dyn Station> {
+        Some(self)
     }
 
+    /// Answers a packet that no other function has processed. A running engine does this work on
+    /// the CPU, before the kernel runs.
+    fn run_ref(&self, buffer: &mut [u8], descriptor: &mut Descriptor, _variant: u8, _parameter: u64) -> Outcome {
+        let frame = crate::frame_mut(buffer, descriptor);
+        match answers::answer(&self.settings, descriptor.port.into(), frame) {
+            Some(answer) if answer.len() == frame.len() => {
+                frame.copy_from_slice(&answer);
+                Outcome { port: descriptor.port.into(), ..Outcome::verdict(VERDICT_REPLY) }
+            }
+            _ => Outcome::verdict(VERDICT_OTHER),
+        }
+    }
+}
+
+impl Operate for Responder {
     fn counts(&self) -> Vec<u64> {
         self.settings.neighbours.counts().to_vec()
     }
@@ -100,18 +115,15 @@ impl Function for Responder {
         );
         vec![("neighbour_table_full", sentence)]
     }
+}
 
-    /// Answers a packet that no other function has processed. A running engine does this work on
-    /// the CPU, before the kernel runs.
-    fn run_ref(&self, buffer: &mut [u8], descriptor: &mut Descriptor, _variant: u8, _parameter: u64) -> Outcome {
-        let frame = crate::frame_mut(buffer, descriptor);
-        match answers::answer(&self.settings, descriptor.port.into(), frame) {
-            Some(answer) if answer.len() == frame.len() => {
-                frame.copy_from_slice(&answer);
-                Outcome { port: descriptor.port.into(), ..Outcome::verdict(VERDICT_REPLY) }
-            }
-            _ => Outcome::verdict(VERDICT_OTHER),
-        }
+impl Station for Responder {
+    fn own_addresses(&self) -> &Arc<OwnAddresses> {
+        &self.settings.own
+    }
+
+    fn neighbours(&self) -> Option<&Arc<Neighbours>> {
+        Some(&self.settings.neighbours)
     }
 }
 

@@ -33,7 +33,7 @@ use resolve_queue::{ResolveQueue, ResolveQueueHost};
 use state::State;
 
 use super::{OwnAddresses, Prefix, Routing};
-use crate::{Error, Function, HostHalf, Running};
+use crate::{Complete, Error, Function, Running};
 
 /// Interval between two checks for new messages about routes and neighbours.
 pub(crate) const INTERVAL: Duration = Duration::from_millis(20);
@@ -77,9 +77,10 @@ impl KernelRoutes {
         state.awaiting = awaiting::Awaiting::new(functions, own);
     }
 
-    /// Returns the host half for a worker. It collects the destinations of packets with the verdict
-    /// `unresolved`, so that the operating system resolves their addresses.
-    pub(crate) fn host_half(&self, unresolved: u8) -> Box<dyn HostHalf> {
+    /// Returns the part of the function that a worker runs on the CPU. It collects the destinations
+    /// of packets with the verdict `unresolved`, so that the operating system resolves their
+    /// addresses.
+    pub(crate) fn host_half(&self, unresolved: u8) -> Box<dyn Complete> {
         Box::new(ResolveQueueHost { queue: Arc::clone(&self.queue), unresolved })
     }
 

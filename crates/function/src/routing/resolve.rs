@@ -68,7 +68,7 @@ impl Resolver {
         let mut tables = Vec::with_capacity(self.dynamic.len());
         for dynamic in &self.dynamic {
             let port = dynamic.adjacency.port;
-            let mut candidates = functions.iter().filter_map(|function| function.neighbours());
+            let mut candidates = functions.iter().filter_map(|function| function.station()?.neighbours());
             let Some(table) = candidates.find(|neighbours| neighbours.source(port).is_some()) else {
                 let message = format!(
                     "next hop \"{}\" needs a function of kind \"responder\" with an interface on its port to resolve its Ethernet \

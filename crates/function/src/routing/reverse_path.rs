@@ -16,7 +16,7 @@ use serde::Deserialize;
 use toml::Spanned;
 
 use crate::config::value;
-use crate::{BuildContext, Error, HostHalf, Work};
+use crate::{BuildContext, Complete, Error, Prepare, Work};
 
 /// Configuration table `reverse_path`, which maps port names to filter modes.
 pub(crate) type ReversePathConfig = BTreeMap<Spanned<String>, Mode>;
@@ -86,8 +86,8 @@ pub(crate) struct ReversePathHost<L> {
     pub(crate) variant: u8,
     /// Drop reason of the packets that do not pass the filter.
     pub(crate) reason: u8,
-    /// Host half that runs after this one. It must not prepare packets for the kernel.
-    pub(crate) inner: Option<Box<dyn HostHalf>>,
+    /// Further CPU code of the same function, which runs after the kernel.
+    pub(crate) inner: Option<Box<dyn Complete>>,
 }
 
 impl<L: SourceLookup> ReversePathHost<L> {
@@ -101,7 +101,7 @@ impl<L: SourceLookup> ReversePathHost<L> {
     }
 }
 
-impl<L: SourceLookup> HostHalf for ReversePathHost<L> {
+impl<L: SourceLookup> Prepare for ReversePathHost<L> {
     fn prepare(&mut self, region: &Region, descriptors: &[Descriptor], work: &mut Vec<Work>) {
         let run = Work::Run { variant: self.variant, parameter: 0 };
         work.extend(descriptors.iter().map(|packet| match self.filter.mode(packet.port) {
@@ -111,7 +111,9 @@ impl<L: SourceLookup> HostHalf for ReversePathHost<L> {
             _ => run,
         }));
     }
+}
 
+impl<L: SourceLookup> Complete for ReversePathHost<L> {
     fn finish(&mut self, region: &mut Region, descriptors: &mut [Descriptor], outcomes: &mut [Outcome]) {
         if let Some(inner) = &mut self.inner {
             inner.finish(region, descriptors, outcomes);

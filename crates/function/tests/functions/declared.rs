@@ -63,7 +63,7 @@ fn region() -> Region {
 
 #[track_caller]
 fn compare(function: &dyn Function, keys: &[Vec<u8>], expected: &[Option<u32>]) {
-    let kernel = function.custom_kernel().unwrap();
+    let kernel = function.properties().custom_kernel.unwrap();
     let mut region = region();
     for (keys, expected) in keys.chunks(PACKETS).zip(expected.chunks(PACKETS)) {
         let mut descriptors: Vec<Descriptor> = keys.iter().map(|key| region.allocate(key.len()).unwrap()).collect();
@@ -94,7 +94,7 @@ fn compare(function: &dyn Function, keys: &[Vec<u8>], expected: &[Option<u32>]) 
 
 fn command(function: &dyn Function, command: &str, rows: &[Vec<String>]) {
     let request = json!({ "command": command, "table": "table", "rows": rows });
-    let reply = function.command(&request, &Idle).unwrap();
+    let reply = function.operate().unwrap().command(&request, &Idle).unwrap();
     assert_eq!(reply["changed"], rows.len());
 }
 
@@ -419,10 +419,10 @@ fn mistakes_of_the_operator_are_refused() {
         (json!({ "command": "add", "table": "table", "rows": [["7", "2"]] }), "not below the capacity"),
         (json!({ "command": "remove", "table": "table", "rows": [["1"]] }), "no entry 1"),
     ] {
-        let message = function.command(&request, &Idle).unwrap_err().to_string();
+        let message = function.operate().unwrap().command(&request, &Idle).unwrap_err().to_string();
         assert!(message.contains(part), "{request}: {message}");
     }
     command(&*function, "add", &[vec!["1".to_owned(), "2".to_owned()]]);
-    let list = function.command(&json!({ "command": "list", "table": "table" }), &Idle).unwrap();
+    let list = function.operate().unwrap().command(&json!({ "command": "list", "table": "table" }), &Idle).unwrap();
     assert_eq!(list, json!({ "columns": ["index", "value"], "rows": [["1", "2"]], "total": 1 }));
 }

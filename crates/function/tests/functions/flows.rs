@@ -212,7 +212,7 @@ impl Model {
 /// Flows of one worker, with its packet memory.
 struct Host {
     function: Arc<dyn Function>,
-    host: Box<dyn HostHalf>,
+    host: HostHalf,
     region: Region,
 }
 
@@ -232,9 +232,10 @@ impl Host {
             packets.push(packet);
         }
         let mut work = Vec::new();
-        assert!(self.host.reads_time());
-        self.host.set_time(now_ns, times_ns);
-        self.host.prepare(&self.region, &packets, &mut work);
+        assert!(self.function.contract().host.reads_times);
+        let host = self.host.preparing().unwrap();
+        host.set_time(now_ns, times_ns);
+        host.prepare(&self.region, &packets, &mut work);
         packets.iter().for_each(|packet| self.region.release(packet));
         work
     }
@@ -310,7 +311,7 @@ fn flows_behave_as_the_model() {
             }
         }
         let counts = [model.flows.len() as u64, model.created, model.expired, model.refused];
-        assert_eq!(host.function.counts(), counts);
+        assert_eq!(host.function.operate().unwrap().counts(), counts);
     }
     for name in ["NoFlow", "Flow", "unknown", "limited", "full", "no_port"] {
         assert!(seen.contains(name), "{name} never happens: {seen:?}");
@@ -348,6 +349,6 @@ fn time_stamps_end_flows_in_a_replay() {
     // The last packet is older than the one before it, and does not turn the clock back.
     assert_eq!(packets, [1, 2, 1, 2]);
     host.prepare(&[], u64::MAX, Some(&[]));
-    assert_eq!(host.function.counts(), [1, 2, 1, 0], "time passes only with packets");
-    assert_eq!(host.function.tables(), [("flow".to_owned(), 1)]);
+    assert_eq!(host.function.operate().unwrap().counts(), [1, 2, 1, 0], "time passes only with packets");
+    assert_eq!(host.function.operate().unwrap().tables(), [("flow".to_owned(), 1)]);
 }

@@ -41,10 +41,10 @@ fn function_of(kind_name: &str, keys: &str, follow: &str) -> Arc<dyn Function> {
 
 /// Runs housekeeping until `condition` holds, for at most 60 s.
 fn until(function: &dyn Function, subject: &str, mut condition: impl FnMut(&dyn Routing) -> bool) {
-    let routing = function.routing().unwrap();
+    let routing = function.station().unwrap().routing().unwrap();
     let begin = Instant::now();
     loop {
-        function.housekeeping(&Idle).unwrap();
+        function.housekeeping().unwrap().run(&Idle).unwrap();
         if condition(routing) {
             return;
         }
@@ -78,7 +78,7 @@ fn an_ipv4_table_follows_the_kernel() {
         let function = function("routes = \"kernel\"");
         let function = &*function;
         until(function, "existing routes", |table| table.routes().len() >= 8);
-        let table = function.routing().unwrap();
+        let table = function.station().unwrap().routing().unwrap();
         assert_eq!(to(table, "10.1.0.1"), Some(NextHop::Local));
         assert_eq!(to(table, "10.1.0.255"), Some(NextHop::Local));
         assert_eq!(to(table, "10.10.1.1"), Some(NextHop::Blackhole));
@@ -127,7 +127,7 @@ fn an_ipv4_table_follows_the_kernel() {
         assert_eq!(to(table, "10.9.1.1"), None, "the kernel deletes the routes of an interface that is down");
 
         // A route of the kernel returns if an operator deletes it.
-        let command = |request: serde_json::Value| function.command(&request, &Idle);
+        let command = |request: serde_json::Value| function.operate().unwrap().command(&request, &Idle);
         assert!(command(serde_json::json!({"command": "delete", "route": ["10.10.0.0/16"]})).is_ok());
         until(function, "the deleted route returns", |table| {
             table.route(Prefix::parse("10.10.0.0/16").unwrap()).is_some()
@@ -160,7 +160,7 @@ fn an_ipv6_table_follows_the_kernel() {
         until(function, "the addresses of the interfaces", |table| {
             to(table, "fd00:1::1") == Some(NextHop::Local) && to(table, "fd00:2::1") == Some(NextHop::Local)
         });
-        let table = function.routing().unwrap();
+        let table = function.station().unwrap().routing().unwrap();
         assert_eq!(to(table, "fd00:a::1"), Some(NextHop::Blackhole));
         assert!(matches!(to(table, "fd00:1::7"), Some(NextHop::Unresolved(to)) if to.port == 0));
         assert!(matches!(to(table, "fd00:9::1"), Some(NextHop::Unresolved(to)) if to.port == 1));
@@ -225,13 +225,20 @@ fn an_empty_table_follows_a_full_table_of_ipv6() {
             });
             println!("{} routes of the kernel in {:.1} s", prefixes.len(), begin.elapsed().as_secs_f64());
             // Packets use the table image, so it must contain the routes too.
-            let table = function.routing().unwrap();
+            let table = function.station().unwrap().routing().unwrap();
             let requested: Vec<Ipv6Addr> =
                 prefixes.iter().step_by(97).map(|prefix| prefix.split_once('/').unwrap().0.parse().unwrap()).collect();
             let bytes: Vec<[u8; 16]> = requested.iter().map(Ipv6Addr::octets).collect();
             let mut found = vec![0; requested.len()];
             // SAFETY: the image is complete, and the CPU supports the level.
-            unsafe { level.ipv6_lookup_bulk(function.image().as_ptr(), function.variant().into(), &bytes, &mut found) };
+            unsafe {
+                level.ipv6_lookup_bulk(
+                    function.image().as_ptr(),
+                    function.properties().variant.into(),
+                    &bytes,
+                    &mut found,
+                )
+            };
             for (address, found) in requested.iter().zip(found) {
                 let next_hop = table.next_hop(found);
                 let is_forwarded = matches!(next_hop, Some(NextHop::Forward(to)) if to.port == 1);
@@ -306,21 +313,25 @@ fn an_ipv4_table_follows_frr() {
                 .collect()
         };
         batch(&lines(0, ROUTES));
-        one.housekeeping(&Idle).unwrap();
-        assert_eq!(frr_routes(one.routing().unwrap()), 0);
+        one.housekeeping().unwrap().run(&Idle).unwrap();
+        assert_eq!(frr_routes(one.station().unwrap().routing().unwrap()), 0);
         let begin = Instant::now();
         let frr = Zebra::start(2620);
         until(&*one, "all routes of FRR", |table| frr_routes(table) == ROUTES);
         println!("{ROUTES} routes {:.1} s after FRR was started", begin.elapsed().as_secs_f64());
-        assert!(station(one.routing().unwrap(), "20.1.0.1").is_some_and(|to| to.0 == 1));
-        assert_eq!(to(one.routing().unwrap(), "10.1.0.1"), Some(NextHop::Local));
+        assert!(station(one.station().unwrap().routing().unwrap(), "20.1.0.1").is_some_and(|to| to.0 == 1));
+        assert_eq!(to(one.station().unwrap().routing().unwrap(), "10.1.0.1"), Some(NextHop::Local));
         ip("route delete 20.0.0.77/32");
         until(&*one, "a withdrawn route", |table| to(table, "20.0.0.77").is_none());
         // FRR restarts with fewer routes. The routes that it no longer announces are deleted.
         drop(frr);
         batch(&lines(1000, ROUTES).replace("add", "delete"));
-        one.housekeeping(&Idle).unwrap();
-        assert_eq!(frr_routes(one.routing().unwrap()), ROUTES - 1, "routes must stay while FRR is not connected");
+        one.housekeeping().unwrap().run(&Idle).unwrap();
+        assert_eq!(
+            frr_routes(one.station().unwrap().routing().unwrap()),
+            ROUTES - 1,
+            "routes must stay while FRR is not connected"
+        );
         let frr = Zebra::start(2620);
         until(&*one, "the announced routes only", |table| frr_routes(table) == 999);
         // A new function receives all routes when FRR connects again.
@@ -365,7 +376,10 @@ fn an_ipv4_and_an_ipv6_function_follow_the_same_zebra() {
         ip("route delete 2001:db8::/32");
         until(&*v4, "another IPv4 route", |table| station(table, "21.0.0.1").is_some());
         until(&*v6, "no IPv6 route", |table| to(table, "2001:db8::1").is_none());
-        assert!(station(v4.routing().unwrap(), "20.0.0.1").is_some(), "a route that is announced twice must stay");
+        assert!(
+            station(v4.station().unwrap().routing().unwrap(), "20.0.0.1").is_some(),
+            "a route that is announced twice must stay"
+        );
     });
 }
 
@@ -388,7 +402,7 @@ fn messages(function: &dyn Function, time: Duration) -> Vec<String> {
     let begin = Instant::now();
     let mut messages = Vec::new();
     while begin.elapsed() < time {
-        messages.extend(function.housekeeping(&Idle).err().map(|error| error.to_string()));
+        messages.extend(function.housekeeping().unwrap().run(&Idle).err().map(|error| error.to_string()));
         std::thread::sleep(Duration::from_millis(5));
     }
     messages.dedup();
@@ -418,7 +432,7 @@ fn fpm_connections_of_other_users_are_refused() {
         assert!(stranger.try_wait().unwrap().is_some(), "the connection of the other user must be closed");
         let refusal = messages_of_stranger.iter().find(|message| message.contains("uid 65534"));
         assert!(refusal.is_some_and(|message| message.contains("fpm_users")), "{messages_of_stranger:?}");
-        let table = function.routing().unwrap();
+        let table = function.station().unwrap().routing().unwrap();
         assert_eq!(to(table, "66.0.0.1"), None);
         assert_eq!(to(table, "20.0.0.1"), Some(NextHop::Local), "the routes of zebra must stay");
         zebra.write_all(&announcement([20, 0, 1, 0])).expect("the connection of zebra must stay");
@@ -426,7 +440,7 @@ fn fpm_connections_of_other_users_are_refused() {
             let begin = Instant::now();
             while to(table, prefix).is_none() {
                 assert!(begin.elapsed() < Duration::from_secs(60), "{prefix}");
-                let _ = function.housekeeping(&Idle);
+                let _ = function.housekeeping().unwrap().run(&Idle);
             }
         };
         arrives("20.0.1.1");

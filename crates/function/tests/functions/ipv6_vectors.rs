@@ -129,7 +129,7 @@ fn packets_are_processed_as_by_linux() {
         for (vector, descriptor) in vectors.iter().zip(&descriptors) {
             let mut descriptor = *descriptor;
             region.frame_mut(&descriptor).copy_from_slice(&vector.frame);
-            let variant = function.variant();
+            let variant = function.properties().variant;
             let outcome = function.run_ref(region.buffer_mut(&descriptor), &mut descriptor, variant, 0);
             check(&function, vector, &format!("ref, {form:?}"), outcome, region.frame(&descriptor));
         }

@@ -84,18 +84,22 @@ fn a_permanent_address_is_found_while_others_are_displaced() {
             let added: Vec<_> = (0..TEMPORARY).map(|number| PERMANENT + round * TEMPORARY + number).collect();
             let mac = |number: &u64| l2::vid_and_mac(address(*number)).1.to_string();
             let macs: Vec<_> = added.iter().map(|number| json!({ "mac": mac(number), "port": "p3" })).collect();
-            function.command(&json!({ "command": "add", "mac": macs }), &readers).unwrap();
+            function.operate().unwrap().command(&json!({ "command": "add", "mac": macs }), &readers).unwrap();
             let keys: Vec<u64> = added.iter().map(|number| address(*number)).collect();
             let mut found = vec![0; keys.len()];
             look_up(supported[0], &function, &keys, &mut found);
             assert!(found.iter().all(|port| *port == 3));
-            function.command(&json!({ "command": "delete", "mac": macs }), &readers).unwrap();
+            function.operate().unwrap().command(&json!({ "command": "delete", "mac": macs }), &readers).unwrap();
             look_up(supported[0], &function, &keys, &mut found);
             assert!(found.iter().all(|port| *port == u32::MAX));
         }
     });
     let displaced = l2::CONTRACT.counters.iter().position(|counter| counter.name == "displaced").unwrap();
-    assert!(function.counts()[displaced] > 1000, "{} displaced", function.counts()[displaced]);
+    assert!(
+        function.operate().unwrap().counts()[displaced] > 1000,
+        "{} displaced",
+        function.operate().unwrap().counts()[displaced]
+    );
 }
 
 /// Marks a reader as finished when this value is dropped, even after a failed assertion.

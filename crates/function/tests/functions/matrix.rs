@@ -12,7 +12,7 @@
 use std::ops::Range;
 
 use godwit_abi::{Bin, Descriptor, Outcome, VERDICT_DROP};
-use godwit_function::{Contract, Function, Work};
+use godwit_function::{Contract, Function, HostHalf, Work};
 use godwit_packet::{Arena, ArenaConfig, Layout, Region};
 use godwit_test_cases::{Case, cases};
 use godwit_test_support::{Random, skip};
@@ -79,10 +79,10 @@ fn prepare(case: &Case) -> Prepared {
         descriptors.push(descriptor);
     }
     let mut work = Vec::new();
-    match case.function.host_half(0, 1) {
-        Some(mut host_half) => host_half.prepare(&region, &descriptors, &mut work),
+    match case.function.host_half(0, 1).as_mut().and_then(HostHalf::preparing) {
+        Some(host_half) => host_half.prepare(&region, &descriptors, &mut work),
         None => {
-            work.resize(descriptors.len(), Work::Run { variant: case.function.variant(), parameter: 0 });
+            work.resize(descriptors.len(), Work::Run { variant: case.function.properties().variant, parameter: 0 });
         }
     }
     assert_eq!(work.len(), descriptors.len(), "{}: the host half must return work for every packet", case.name);

@@ -113,7 +113,7 @@ impl Running for Engine<'_> {
 }
 
 fn ask(engine: &Engine<'_>, request: Value) -> Value {
-    engine.function.command(&request, engine).unwrap_or_else(|error| panic!("{request}: {error}"))
+    engine.function.operate().unwrap().command(&request, engine).unwrap_or_else(|error| panic!("{request}: {error}"))
 }
 
 /// Returns all prefixes of a name, the longest first.

@@ -50,7 +50,7 @@ fn build(kind_name: &str, stanza: &str) -> Result<Arc<dyn Function>, Error> {
 /// Router with a responder and two workers.
 struct Router {
     route: Arc<dyn Function>,
-    halves: Vec<Box<dyn HostHalf>>,
+    halves: Vec<HostHalf>,
     region: Region,
     now_ns: u64,
     order: u16,
@@ -77,7 +77,7 @@ impl Router {
         );
         let responder = build("responder", &interfaces).unwrap();
         let all = [Arc::clone(&route), Arc::clone(&responder)];
-        route.connect(&all, 0).unwrap();
+        route.station().unwrap().connect(&all, 0).unwrap();
         let halves = (0..2).map(|worker| responder.host_half(worker, 2).unwrap()).collect();
         let region = Arena::new(ArenaConfig { packets: 64, ..ArenaConfig::default() }, 1).unwrap().split().remove(0);
         Self { route, halves, region, now_ns: SECOND_NS, order: 0 }
@@ -109,7 +109,7 @@ impl Router {
             previous.push(PreviousOutcome { contract: None, function: 0, outcome: Outcome::default() });
         }
         let mut steps = Vec::new();
-        let wake_ns = self.halves[worker].arrange(&mut Arrangement {
+        let wake_ns = self.halves[worker].arranging().unwrap().arrange(&mut Arrangement {
             region: &mut self.region,
             now_ns: self.now_ns,
             live: true,
@@ -160,8 +160,8 @@ impl Router {
     }
 
     fn to(&self, address: &str) -> NextHop {
-        self.route.housekeeping(&Idle).unwrap();
-        let routing = self.route.routing().unwrap();
+        self.route.housekeeping().unwrap().run(&Idle).unwrap();
+        let routing = self.route.station().unwrap().routing().unwrap();
         let address: IpAddr = address.parse().unwrap();
         routing.next_hop(routing.find(address).unwrap().1).unwrap()
     }
@@ -255,7 +255,7 @@ fn packets_wait_until_their_station_is_resolved() {
     let actions = router.pass(0, 10 * SECOND_NS);
     assert!(actions.sent.iter().any(|(_, frame)| is_request(frame, to, [0xff; 6])));
     assert!(matches!(router.to("10.2.0.7"), NextHop::Unresolved(_)));
-    assert_eq!(router.route.routing().unwrap().routes().len(), 2);
+    assert_eq!(router.route.station().unwrap().routing().unwrap().routes().len(), 2);
 }
 
 #[test]
@@ -315,7 +315,7 @@ fn senders_get_icmp_errors_if_no_station_answers() {
     let (arrived, previous) = (&[][..], &[][..]);
     let mut ending =
         Arrangement { region, now_ns, live: true, ending: true, arrived, previous, stamps: &[], steps: &mut steps };
-    router.halves[0].arrange(&mut ending);
+    router.halves[0].arranging().unwrap().arrange(&mut ending);
     assert_eq!(steps, [Step::Expire { held: 1, reason: 1 }]);
 }
 
@@ -343,6 +343,6 @@ fn an_invalid_next_hop_is_refused() {
     let error = error_of(&format!("{ROUTES}[follow]\nroutes = \"kernel\"\ninterfaces = {{ b = \"eth0\" }}\n"));
     assert!(error.contains("follow"), "{error}");
     let route = build("ipv4", ROUTES).unwrap();
-    let error = route.connect(&[Arc::clone(&route)], 0).unwrap_err().to_string();
+    let error = route.station().unwrap().connect(&[Arc::clone(&route)], 0).unwrap_err().to_string();
     assert!(error.contains("responder"), "{error}");
 }

@@ -60,7 +60,7 @@ fn changes_under_lookups(spare: Spare, hops: u32, batch: u32, changes: usize) {
     let readers = Readers::default();
     let lookups = AtomicU64::new(0);
     let wrong: Mutex<Option<String>> = Mutex::default();
-    let (image, variant) = (function.image(), u32::from(function.variant()));
+    let (image, variant) = (function.image(), u32::from(function.properties().variant));
     std::thread::scope(|scope| {
         let end = End(&readers);
         for reader in 0..READERS {
@@ -174,7 +174,7 @@ fn no_frame_gets_parts_of_two_next_hops() {
     let readers = Readers::default();
     let wrong: Mutex<Option<String>> = Mutex::default();
     let forwarded = AtomicU64::new(0);
-    let (image, variant) = (function.image(), u32::from(function.variant()));
+    let (image, variant) = (function.image(), u32::from(function.properties().variant));
     std::thread::scope(|scope| {
         let end = End(&readers);
         for reader in 0..READERS {

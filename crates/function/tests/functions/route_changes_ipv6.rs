@@ -65,7 +65,7 @@ fn changes_under_lookups(form: Form, spare: Spare, batch: u32, changes: usize) {
     let readers = Readers::default();
     let lookups = AtomicU64::new(0);
     let wrong: Mutex<Option<String>> = Mutex::default();
-    let (image, variant) = (function.image(), u32::from(function.variant()));
+    let (image, variant) = (function.image(), u32::from(function.properties().variant));
     std::thread::scope(|scope| {
         let end = End(&readers);
         for reader in 0..READERS {
@@ -216,14 +216,14 @@ fn a_full_table_is_loaded_in_batches() {
         let addresses: Vec<[u8; 16]> = routes.iter().map(|route| (route.prefix | 1).to_be_bytes()).collect();
         let (mut changed, mut expected) = (vec![0; addresses.len()], vec![0; addresses.len()]);
         for (function, found) in [(&function, &mut changed), (&fresh, &mut expected)] {
-            let (image, variant) = (function.image().as_ptr(), function.variant().into());
+            let (image, variant) = (function.image().as_ptr(), function.properties().variant.into());
             // SAFETY: the image is complete, and the CPU supports the level.
             unsafe { level().ipv6_lookup_bulk(image, variant, &addresses, found) };
         }
         assert_eq!(changed, expected);
         for native in godwit_kernels::natives().iter().filter(|native| native.supported()) {
             changed.fill(0);
-            let (image, variant) = (function.image().as_ptr(), function.variant().into());
+            let (image, variant) = (function.image().as_ptr(), function.properties().variant.into());
             // SAFETY: as above.
             unsafe { native.ipv6_lookup_bulk(image, variant, &addresses, &mut changed) };
             assert_eq!(changed, expected, "by {}", native.name);

@@ -23,7 +23,7 @@ pub(crate) fn run_bin(
         parameters: parameters.as_ptr(),
         outcomes: outcomes.as_mut_ptr(),
         count: descriptors.len() as u32,
-        variant: function.variant().into(),
+        variant: function.properties().variant.into(),
         group,
         counters: std::ptr::null_mut(),
     };

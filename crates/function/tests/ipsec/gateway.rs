@@ -10,7 +10,7 @@ use godwit_test_cases::ipsec::batch::{Form, run_bin};
 
 pub(crate) struct Gateway {
     pub(crate) function: Arc<dyn Function>,
-    host_half: Box<dyn HostHalf>,
+    host_half: HostHalf,
     region: Region,
     /// Scratch memory for the packets of one variant.
     descriptors: Vec<Descriptor>,
@@ -55,7 +55,7 @@ impl Gateway {
         }
         let buffers = descriptors.clone();
         let mut work = Vec::with_capacity(frames.len());
-        self.host_half.prepare(&self.region, &descriptors, &mut work);
+        self.host_half.preparing().unwrap().prepare(&self.region, &descriptors, &mut work);
         assert_eq!(work.len(), frames.len());
         let mut outcomes = vec![Outcome::default(); frames.len()];
         let mut runs: Vec<(u8, usize, u64)> = Vec::new();
@@ -119,7 +119,7 @@ impl Gateway {
                 assert!(self.region.frame(descriptor) == frame, "{form} and ref differ");
             }
         }
-        self.host_half.complete(variant, &self.descriptors, &self.parameters, &mut self.outcomes);
+        self.host_half.completing().complete(variant, &self.descriptors, &self.parameters, &mut self.outcomes);
         for ((&(_, index, _), descriptor), outcome) in bin.iter().zip(&self.descriptors).zip(&self.outcomes) {
             descriptors[index] = *descriptor;
             outcomes[index] = *outcome;

@@ -286,7 +286,7 @@ fn packets_without_room_are_dropped_unchanged() {
     let mut random = Random::new(7);
     let plain = frames(&mut random, (20..400).chain([1500]));
     let mut seen = [0; 2];
-    let saved = build(&west).tailroom_saved();
+    let saved = build(&west).properties().tailroom_saved;
     let rooms = [(0, 64), (43, 64), (44, 64), (44, 29), (44, 0), (128, 0), (64, 8)].map(|room| (room, [0; 16]));
     for ((headroom_bytes, tailroom_bytes), tailroom_saved) in rooms.into_iter().chain([((44, 29), saved)]) {
         let config = ArenaConfig {

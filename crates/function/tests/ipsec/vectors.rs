@@ -18,7 +18,7 @@ fn every_form_processes_packets_of_other_implementations() {
             for (number, packet) in vector.packets.iter().enumerate() {
                 let at = format!("{form}: {}: packet {number}", vector.name);
                 let batch = Batch::with(std::slice::from_ref(&packet.frame), ArenaConfig::default());
-                let (outcome, frame) = batch.through(&*function, &mut *host_half, form);
+                let (outcome, frame) = batch.through(&*function, &mut host_half, form);
                 let verdict = name(&*function, outcome);
                 match &packet.expected {
                     // No policy covers packets that belong to no SA.

@@ -194,7 +194,7 @@ impl Batch {
     /// Prepares the packets with the host half of a single worker.
     pub fn prepare(&self, function: &dyn Function) -> Vec<Work> {
         let mut work = Vec::new();
-        function.host_half(0, 1).unwrap().prepare(&self.region, &self.descriptors, &mut work);
+        function.host_half(0, 1).unwrap().preparing().unwrap().prepare(&self.region, &self.descriptors, &mut work);
         work
     }
 
@@ -249,15 +249,15 @@ impl Batch {
     }
 
     /// Runs the only packet through the host half, one form, and the host half again.
-    pub fn through(mut self, function: &dyn Function, host_half: &mut dyn HostHalf, form: Form) -> (Outcome, Vec<u8>) {
+    pub fn through(mut self, function: &dyn Function, host_half: &mut HostHalf, form: Form) -> (Outcome, Vec<u8>) {
         let mut work = Vec::new();
-        host_half.prepare(&self.region, &self.descriptors, &mut work);
+        host_half.preparing().unwrap().prepare(&self.region, &self.descriptors, &mut work);
         let outcome = match work[0] {
             Work::Done(outcome) => outcome,
             Work::Run { variant, parameter } => {
                 let mut descriptors = std::mem::take(&mut self.descriptors);
                 let mut outcomes = self.run_bin(function, form, variant, &mut descriptors, &[parameter]);
-                host_half.complete(variant, &descriptors, &[parameter], &mut outcomes);
+                host_half.completing().complete(variant, &descriptors, &[parameter], &mut outcomes);
                 self.descriptors = descriptors;
                 outcomes[0]
             }

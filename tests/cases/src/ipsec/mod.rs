@@ -70,7 +70,7 @@ fn encapsulate(sender: &dyn Function, frames: &[Vec<u8>]) -> Vec<Vec<u8>> {
         descriptors.push(descriptor);
     }
     let mut work = Vec::new();
-    sender.host_half(0, 1).unwrap().prepare(&region, &descriptors, &mut work);
+    sender.host_half(0, 1).unwrap().preparing().unwrap().prepare(&region, &descriptors, &mut work);
     let mut encapsulated = Vec::new();
     for (mut descriptor, work) in descriptors.into_iter().zip(work) {
         let Work::Run { variant, parameter } = work else { panic!("{work:?}: not protected") };

@@ -254,7 +254,7 @@ impl Tracer {
             (Decided::Function(next), _) => Next::Function(plan.stages[usize::from(next)].name.clone()),
             (Decided::Port(port), _) => Next::Port(self.port(port.into())),
             (Decided::Egress, Some((function, Outcome { port: PORT_FLOOD, value: set, .. }))) => {
-                let ports = plan.stages[function].function.flood_ports(set);
+                let ports = plan.stages[function].function.flood().map_or(&[][..], |flood| flood.ports(set));
                 Next::Flood(ports.iter().map(|&port| self.port(port.into())).collect())
             }
             (Decided::Egress, Some((_, outcome))) => Next::Port(self.port(outcome.port)),

@@ -7,8 +7,8 @@ use std::time::Duration;
 use godwit_abi::{Descriptor, Outcome};
 use godwit_engine::trace::{Fate, PACKETS_MAX, StepKind};
 use godwit_engine::{Engine, Options};
-use godwit_function::{Arrangement, Contract, Function, HostHalf, Step, Work, echo};
-use godwit_packet::{ImageRef, Region};
+use godwit_function::{Arrange, Arrangement, Complete, Contract, Function, HostHalf, Step, Work, echo};
+use godwit_packet::ImageRef;
 use godwit_test_support::frame::set_ipv4_checksum;
 use serde_json::json;
 
@@ -168,8 +168,8 @@ impl Function for Maker {
         self.echo.image()
     }
 
-    fn host_half(&self, _worker: usize, _workers: usize) -> Option<Box<dyn HostHalf>> {
-        Some(Box::new(Makes { splits: self.splits }))
+    fn host_half(&self, _worker: usize, _workers: usize) -> Option<HostHalf> {
+        Some(HostHalf::Arrange(Box::new(Makes { splits: self.splits })))
     }
 
     fn run_ref(&self, buffer: &mut [u8], descriptor: &mut Descriptor, variant: u8, parameter: u64) -> Outcome {
@@ -181,15 +181,9 @@ struct Makes {
     splits: bool,
 }
 
-impl HostHalf for Makes {
-    fn prepare(&mut self, _: &Region, _: &[Descriptor], _: &mut Vec<Work>) {
-        unreachable!("the host half arranges packets");
-    }
+impl Complete for Makes {}
 
-    fn arranges(&self) -> bool {
-        true
-    }
-
+impl Arrange for Makes {
     fn arrange(&mut self, packets: &mut Arrangement<'_>) -> u64 {
         let work = Work::Run { variant: 0, parameter: 0 };
         for &packet in packets.arrived {

@@ -9,7 +9,7 @@ use hashbrown::HashMap;
 use super::bucket::{Bucket, Color};
 use super::key::Words;
 use super::{Meter, Rates};
-use crate::{Arrangement, HostHalf, Step, Work};
+use crate::{Arrange, Arrangement, Complete, Step, Work};
 
 /// Tokens of the entries whose packets this worker owns.
 pub(super) struct MeterHost {
@@ -17,14 +17,12 @@ pub(super) struct MeterHost {
     /// Entries when this worker last looked at them.
     rates: Arc<Rates>,
     buckets: HashMap<Words, Bucket>,
-    /// Time of the last packet, in nanoseconds.
-    now_ns: u64,
 }
 
 impl MeterHost {
     pub(super) fn new(meter: Arc<Meter>) -> Self {
         let rates = meter.rates.load_full();
-        Self { meter, rates, buckets: HashMap::new(), now_ns: 0 }
+        Self { meter, rates, buckets: HashMap::new() }
     }
 
     /// Discards the tokens of removed entries. Changed entries keep their tokens, up to the new
@@ -53,26 +51,12 @@ impl MeterHost {
     }
 }
 
-impl HostHalf for MeterHost {
-    /// Packets without timestamps are colored by the time of the last packet with a timestamp.
-    fn prepare(&mut self, region: &Region, descriptors: &[Descriptor], work: &mut Vec<Work>) {
-        self.refresh();
-        let now_ns = self.now_ns;
-        work.extend(descriptors.iter().map(|packet| self.work(region, packet, now_ns)));
-    }
+impl Complete for MeterHost {}
 
-    fn arranges(&self) -> bool {
-        true
-    }
-
-    fn reads_stamps(&self) -> bool {
-        true
-    }
-
+impl Arrange for MeterHost {
     fn arrange(&mut self, packets: &mut Arrangement<'_>) -> u64 {
         self.refresh();
         for (packet, stamp) in packets.arrived.iter().zip(packets.stamps) {
-            self.now_ns = stamp.time_ns;
             let work = self.work(packets.region, packet, stamp.time_ns);
             packets.steps.push(Step::Keep { packet: *packet, work });
         }

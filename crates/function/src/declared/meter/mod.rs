@@ -49,9 +49,9 @@ impl Meter {
         Arc::new(meter)
     }
 
-    /// Returns the host half of the function for a worker.
-    pub(crate) fn host_half(self: &Arc<Self>) -> Box<dyn HostHalf> {
-        Box::new(MeterHost::new(Arc::clone(self)))
+    /// Returns the part of the function that runs on the CPU of a worker.
+    pub(crate) fn host_half(self: &Arc<Self>) -> HostHalf {
+        HostHalf::Arrange(Box::new(MeterHost::new(Arc::clone(self))))
     }
 
     /// Returns the key that selects the worker of a packet.

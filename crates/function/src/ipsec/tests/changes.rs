@@ -49,7 +49,7 @@ fn sa_json(name: &str, spi: u32, direction: &str) -> Value {
 
 fn send(function: &Ipsec, engine: &Engine, command: &str, sas: Value) -> Result<Value, String> {
     let request = json!({ "command": command, "sa": sas });
-    function.command(&request, engine).map_err(|error| error.to_string())
+    function.operate().unwrap().command(&request, engine).map_err(|error| error.to_string())
 }
 
 fn esp_frame(spi: u32, sequence: u32) -> Vec<u8> {
@@ -126,7 +126,7 @@ fn a_refused_request_has_no_side_effects() {
     assert!(send(&function, &engine, "add", wrong).unwrap_err().contains("same SPI"));
     send(&function, &engine, "add", json!([gcm])).unwrap();
     for policy in [json!({ "action": "protect", "sa": "west" }), json!({ "action": "bypass" })] {
-        function.command(&json!({ "command": "policies", "policy": [policy] }), &engine).unwrap();
+        function.operate().unwrap().command(&json!({ "command": "policies", "policy": [policy] }), &engine).unwrap();
         prepare(&function, 0, 1, &[plain_frame()]);
     }
     send(&function, &engine, "delete", json!(["west"])).unwrap();
@@ -202,10 +202,10 @@ fn keys_of_a_replaced_sa_are_wiped_after_stuck_packets_drained() {
     assert!(error.contains("the new SAs are in use, but packets are stuck"), "{error}");
     let spi = |function| send(function, &engine, "list", json!(["west"])).unwrap()["sa"][0]["spi"].clone();
     assert_eq!(spi(&function), 0x1002);
-    function.housekeeping(&engine).unwrap();
+    function.housekeeping().unwrap().run(&engine).unwrap();
     assert!(has_key(&function), "packets in flight may refer to the old SA");
     engine.never_quiet.set(false);
-    function.housekeeping(&engine).unwrap();
+    function.housekeeping().unwrap().run(&engine).unwrap();
     assert!(!has_key(&function));
     assert_eq!(spi(&function), 0x1002);
     // The SPI of the old SA is free again.
@@ -250,7 +250,8 @@ fn a_peer_can_have_two_inbound_sas() {
 #[test]
 fn lists_policies_in_configuration_format() {
     let (function, engine) = (empty(&sa("west", 0x1001, "out", "")), Engine::default());
-    let send = |request: Value| function.command(&request, &engine).map_err(|error| error.to_string());
+    let send =
+        |request: Value| function.operate().unwrap().command(&request, &engine).map_err(|error| error.to_string());
     let listed = || send(json!({ "command": "policies" })).unwrap()["policy"].clone();
     assert_eq!(listed(), json!([]));
     let policies = json!([
@@ -277,9 +278,13 @@ fn an_error_names_the_stanza() {
     let error = send(&function, &engine, "add", json!([sa_json("first", 0x2001, "in"), wrong])).unwrap_err();
     assert!(error.starts_with("SA \"third\": ") && error.contains("`aes-129-cbc`"), "{error}");
     let policies = json!([{ "action": "bypass" }, { "action": "discard", "destination": "10.0.0.1/8" }]);
-    let error = function.command(&json!({ "command": "policies", "policy": policies }), &engine).unwrap_err();
+    let error = function
+        .operate()
+        .unwrap()
+        .command(&json!({ "command": "policies", "policy": policies }), &engine)
+        .unwrap_err();
     assert!(error.to_string().starts_with("policy 2: \"10.0.0.1/8\""), "{error}");
-    let error = function.command(&json!({ "command": "add", "sa": "west" }), &engine).unwrap_err();
+    let error = function.operate().unwrap().command(&json!({ "command": "add", "sa": "west" }), &engine).unwrap_err();
     assert_eq!(error.to_string(), "the command needs \"sa\": [{...}, ...]");
 }
 
@@ -289,7 +294,7 @@ fn setting_policies_replaces_all_of_them() {
     send(&function, &engine, "add", json!([sa_json("west", 0x1001, "out")])).unwrap();
     let set = |policies: Value| {
         let request = json!({ "command": "policies", "policy": policies });
-        function.command(&request, &engine).map_err(|error| error.to_string())
+        function.operate().unwrap().command(&request, &engine).map_err(|error| error.to_string())
     };
     let protect = json!({ "action": "protect", "destination": "10.0.0.0/8", "sa": "west" });
     assert_eq!(set(json!([protect, { "action": "bypass" }])).unwrap(), json!({ "policies": 2 }));
@@ -313,7 +318,7 @@ fn no_response_contains_a_key() {
     let mut answers =
         vec![send(&function, &engine, "add", json!([sa_json("west", 0x1001, "out")])).unwrap().to_string()];
     answers.push(send(&function, &engine, "list", json!(["west"])).unwrap().to_string());
-    answers.push(function.command(&json!({ "command": "list" }), &engine).unwrap().to_string());
+    answers.push(function.operate().unwrap().command(&json!({ "command": "list" }), &engine).unwrap().to_string());
     assert!(answers[1].contains("cbc128_sha1"));
     let changed = |key: &str, value: Value| {
         let mut sa = sa_json("second", 0x1002, "out");
@@ -367,10 +372,11 @@ fn refuses_sas_that_do_not_fit() {
     assert!(send(&function, &engine, "add", json!(all)).unwrap_err().contains("sa_capacity"));
     assert_eq!(send(&function, &engine, "add", json!(all[..128])).unwrap(), json!({ "added": 128 }));
     for command in ["add", "delete", "replace"] {
-        let error = function.command(&json!({ "command": command }), &engine).unwrap_err().to_string();
+        let error =
+            function.operate().unwrap().command(&json!({ "command": command }), &engine).unwrap_err().to_string();
         assert!(error.contains("the command needs"), "{error}");
     }
-    assert!(function.command(&json!({ "command": "flush" }), &engine).is_err());
+    assert!(function.operate().unwrap().command(&json!({ "command": "flush" }), &engine).is_err());
 }
 
 /// A worker looks up SAs while other SAs are added and deleted. It finds only the right SAs, and it

@@ -263,7 +263,11 @@ fn rejects_sas_that_would_repeat_nonces() {
 fn room_equals_the_needs_of_the_sas() {
     let room = |text: &str| {
         let function = ipsec(text);
-        (function.headroom_bytes(), function.tailroom_bytes(), function.tailroom_saved())
+        (
+            function.properties().headroom_bytes,
+            function.properties().tailroom_bytes,
+            function.properties().tailroom_saved,
+        )
     };
     let cbc = keys("aes-128-cbc", 16, "hmac-sha1-96", 20);
     // A frame may have a VLAN tag or not. The tailroom must suffice for the case that needs more
@@ -304,8 +308,8 @@ fn saved_tailroom_is_within_the_tailroom() {
         for sas in [sa("tunnel"), sa("transport"), two] {
             for configured in ["", "tailroom_bytes = 1\n", "tailroom_bytes = 64\n"] {
                 let function = ipsec(&format!("{configured}{sas}"));
-                let saved = function.tailroom_saved().into_iter().max().map(u16::from);
-                assert!(saved <= Some(function.tailroom_bytes()), "{name}: {configured}{sas}");
+                let saved = function.properties().tailroom_saved.into_iter().max().map(u16::from);
+                assert!(saved <= Some(function.properties().tailroom_bytes), "{name}: {configured}{sas}");
             }
         }
     }
@@ -314,7 +318,10 @@ fn saved_tailroom_is_within_the_tailroom() {
 #[test]
 fn a_reserved_spi_is_accepted_with_a_warning() {
     let function = ipsec(&(sa("low", 255, "out", "") + &sa("usual", 256, "in", "")));
-    assert_eq!(function.warnings(), ["spi = 255 of SA \"low\" is reserved by IANA: use 256 or more"]);
+    assert_eq!(
+        function.operate().unwrap().warnings(),
+        ["spi = 255 of SA \"low\" is reserved by IANA: use 256 or more"]
+    );
 }
 
 #[test]

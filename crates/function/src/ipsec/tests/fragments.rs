@@ -16,7 +16,7 @@ const PROTECT: &str = "[[policy]]\naction = \"protect\"\nsa = \"west\"\n";
 
 /// The CPU part of `ipsec`, with its packet memory.
 struct Host {
-    host: Box<dyn HostHalf>,
+    host: HostHalf,
     region: Region,
 }
 
@@ -55,7 +55,7 @@ impl Host {
             stamps: &[],
             steps: &mut steps,
         };
-        let wake_ns = self.host.arrange(&mut packets);
+        let wake_ns = self.host.arranging().unwrap().arrange(&mut packets);
         (steps, wake_ns)
     }
 }
@@ -301,7 +301,7 @@ fn a_replaced_sa_moves_to_the_worker_of_its_new_endpoints() {
         "encryption": "aes-128-cbc", "encryption_key": "000102030405060708090a0b0c0d0e0f",
         "authentication": "hmac-sha1-96", "authentication_key": "000102030405060708090a0b0c0d0e0f10111213",
     });
-    function.command(&json!({ "command": "replace", "sa": [new] }), &Engine).unwrap();
+    function.operate().unwrap().command(&json!({ "command": "replace", "sa": [new] }), &Engine).unwrap();
     let steering = Steering::new(5, function.steer_key());
     let whole = frame(PEER, US, 50, 0, &[0x2002_u32.to_be_bytes(), [0, 0, 0, 9]].concat().repeat(100));
     let worker = |frame: &[u8]| steering.worker(frame, &godwit_wire::parse(frame), 0x1234_5678);
@@ -407,11 +407,11 @@ fn a_path_mtu_needs_one_at_the_start() {
         json!({ "command": "add", "sa": [new] })
     };
     let function = ipsec(&sa("west", 0x1001, "out", ""));
-    let message = function.command(&new(true), &Quiet).unwrap_err().to_string();
+    let message = function.operate().unwrap().command(&new(true), &Quiet).unwrap_err().to_string();
     assert!(message.contains("path_mtu in the function's stanza"), "{message}");
-    function.command(&new(false), &Quiet).unwrap();
+    function.operate().unwrap().command(&new(false), &Quiet).unwrap();
     let function = ipsec(&("path_mtu = 1500\n".to_owned() + &sa("west", 0x1001, "out", "")));
-    function.command(&new(false), &Quiet).unwrap();
+    function.operate().unwrap().command(&new(false), &Quiet).unwrap();
     let index = function.control().index("new").unwrap();
     assert_eq!(function.database.lengths.inner_mtu(index), function.database.lengths.inner_mtu(0));
 }

@@ -10,7 +10,7 @@ fn esp_frame(sequence: u32) -> Vec<u8> {
 
 /// The CPU part of `ipsec` for one worker.
 struct Worker {
-    host: Box<dyn HostHalf>,
+    host: HostHalf,
 }
 
 impl Worker {
@@ -22,7 +22,7 @@ impl Worker {
     fn prepare(&mut self, sequence: u32) -> Result<u64, u8> {
         let (region, descriptors) = region(&[esp_frame(sequence)]);
         let mut work = Vec::new();
-        self.host.prepare(&region, &descriptors, &mut work);
+        self.host.preparing().unwrap().prepare(&region, &descriptors, &mut work);
         match work[0] {
             Work::Run { parameter, .. } => Ok(sa_and_sequence(parameter).1),
             Work::Done(outcome) => Err(outcome.reason),
@@ -34,7 +34,7 @@ impl Worker {
     fn complete(&mut self, sequence: u64, outcome: Outcome) -> Result<(), u8> {
         let descriptor = Descriptor { length: 100, ..Descriptor::default() };
         let mut outcomes = [outcome];
-        self.host.complete(VARIANT_DECRYPT, &[descriptor], &[parameter(0, sequence)], &mut outcomes);
+        self.host.completing().complete(VARIANT_DECRYPT, &[descriptor], &[parameter(0, sequence)], &mut outcomes);
         if outcomes[0].verdict == godwit_abi::VERDICT_DROP { Err(outcomes[0].reason) } else { Ok(()) }
     }
 
@@ -105,7 +105,7 @@ fn a_packet_of_a_replay_waits_if_packets_in_flight_could_change_its_check() {
     let ready = |worker: &mut Worker, numbers: &[u32]| {
         let frames: Vec<_> = numbers.iter().map(|number| esp_frame(*number)).collect();
         let (region, descriptors) = region(&frames);
-        worker.host.ready(&region, &descriptors)
+        worker.host.preparing().unwrap().ready(&region, &descriptors)
     };
     let function = ipsec(&sa("east", 0x2001, "in", "replay_window = 32"));
     let mut worker = Worker::new(&function);
@@ -158,18 +158,18 @@ fn outbound_extended_numbers_end_at_44_bits() {
     let frames = vec![frame([10, 0, 0, 1], [10, 0, 0, 2], 1, 0, &[]); 2];
     function.database.states.set_last(0, u32::MAX.into());
     assert_eq!(prepare(&function, 0, 1, &frames), [encrypt(0, 1 << 32), encrypt(0, (1 << 32) + 1)]);
-    assert!(function.notices().is_empty());
+    assert!(function.operate().unwrap().notices().is_empty());
     let warned = (1u64 << 44) / 4 * 3;
     function.database.states.set_last(0, warned);
     assert_eq!(prepare(&function, 0, 1, &frames), [encrypt(0, warned + 1), encrypt(0, warned + 2)]);
     let sentence = "SA \"west\" has used three quarters of its sequence numbers: replace it";
-    assert_eq!(function.notices(), [("sa_to_replace", sentence.to_owned())]);
-    assert!(function.notices().is_empty(), "a notice is reported once");
+    assert_eq!(function.operate().unwrap().notices(), [("sa_to_replace", sentence.to_owned())]);
+    assert!(function.operate().unwrap().notices().is_empty(), "a notice is reported once");
     function.database.states.set_last(0, (1 << 44) - 2);
     let exhausted = drop(DROP_SEQUENCE_EXHAUSTED);
     assert_eq!(prepare(&function, 0, 1, &frames), [encrypt(0, (1 << 44) - 1), exhausted]);
     let sentence = "SA \"west\" has ended and its packets are dropped: replace it";
-    assert_eq!(function.notices(), [("sa_ended", sentence.to_owned())]);
+    assert_eq!(function.operate().unwrap().notices(), [("sa_ended", sentence.to_owned())]);
 }
 
 #[test]
@@ -194,7 +194,8 @@ fn lifetimes_end_outbound_sas() {
         let expected: Vec<Work> =
             (1..=5).map(|number| if number <= passes { encrypt(0, number) } else { over }).collect();
         assert_eq!(prepare(&function, 0, 1, &frames), expected, "{lifetime}");
-        let sentences: Vec<String> = function.notices().into_iter().map(|(_, sentence)| sentence).collect();
+        let sentences: Vec<String> =
+            function.operate().unwrap().notices().into_iter().map(|(_, sentence)| sentence).collect();
         assert_eq!(sentences, notices, "{lifetime}");
         assert_eq!(function.database.states.hot(0).bytes(), 34 * passes, "{lifetime}");
     }
@@ -217,7 +218,8 @@ fn lifetimes_end_inbound_sas() {
         let function = ipsec(&sa("east", 0x2001, "in", &format!("lifetime = {{ {lifetime} }}")));
         let mut worker = Worker::new(&function);
         assert_eq!([worker.pass(1), worker.pass(2)], [Ok(1), Ok(2)]);
-        assert!(function.notices().iter().any(|(event, _)| *event == "sa_to_replace"));
+        assert!(function.operate().unwrap().notices().iter().any(|(event, _)| *event == "sa_to_replace"));
+        // The worker prepares this packet before the lifetime has expired.
         let _ = worker.prepare(3);
         assert_eq!(worker.authentic(3), Err(DROP_LIFETIME));
         assert_eq!(worker.prepare(4), Err(DROP_LIFETIME), "{lifetime}");

@@ -21,7 +21,7 @@ fn prepare_from(function: &Ipsec, port: u8, frames: &[Vec<u8>]) -> Vec<Work> {
     let (region, mut descriptors) = region(frames);
     descriptors.iter_mut().for_each(|descriptor| descriptor.port = port);
     let mut work = Vec::new();
-    function.host_half(0, 1).unwrap().prepare(&region, &descriptors, &mut work);
+    function.host_half(0, 1).unwrap().preparing().unwrap().prepare(&region, &descriptors, &mut work);
     work
 }
 
@@ -100,7 +100,7 @@ fn long_packets_from_unprotected_ports_are_dropped() {
         ending: false,
         steps: &mut steps,
     };
-    host.arrange(&mut packets);
+    host.arranging().unwrap().arrange(&mut packets);
     assert!(matches!(steps[..], [crate::Step::Keep { work, .. }] if work == drop(DROP_UNPROTECTED)), "{steps:?}");
 }
 

@@ -26,13 +26,13 @@ fn frames_to_a_group_of_stations_are_dropped() {
 fn own_addresses_are_those_of_local_host_routes() {
     let routes = "[[route]]\nprefix = \"10.1.0.1\"\nnext_hop = \"here\"";
     let function = function(&format!("{ROUTES}{routes}"));
-    let own = function.own_addresses().unwrap();
+    let own = function.station().map(|part| part.own_addresses()).unwrap();
     assert_eq!(own.all(), [std::net::IpAddr::from([10, 1, 0, 1])]);
     assert_eq!(own.stations(1).collect::<Vec<_>>(), [MacAddress([2, 0, 0, 0, 0, 11])]);
     assert_eq!(own.stations(0).count(), 0);
     let command = |command: &str, route: serde_json::Value| {
         let request = serde_json::json!({ "command": command, "route": [route] });
-        function.command(&request, &Idle::default()).unwrap();
+        function.operate().unwrap().command(&request, &Idle::default()).unwrap();
     };
     command("add", serde_json::json!({ "prefix": "10.9.9.9", "next_hop": "here" }));
     command("add", serde_json::json!({ "prefix": "10.9.9.8", "next_hop": "east" }));

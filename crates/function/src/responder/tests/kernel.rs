@@ -55,7 +55,7 @@ impl Router {
             previous.push(PreviousOutcome { contract: Some(contract), function: FUNCTION, outcome });
         }
         let mut steps = Vec::new();
-        let wake_ns = crate::HostHalf::arrange(
+        let wake_ns = crate::Arrange::arrange(
             &mut self.host,
             &mut Arrangement {
                 region: &mut self.region,

@@ -29,7 +29,7 @@ pub(super) struct Awaiting {
 impl Awaiting {
     /// Finds the responders among `functions` for the function with number `own`.
     pub(super) fn new(functions: &[Arc<dyn Function>], own: usize) -> Self {
-        let responders = functions.iter().filter_map(|function| function.neighbours()).cloned().collect();
+        let responders = functions.iter().filter_map(|function| function.station()?.neighbours()).cloned().collect();
         Self::of_responders(own, responders)
     }
 

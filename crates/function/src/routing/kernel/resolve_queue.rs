@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex, PoisonError, TryLockError};
 use godwit_abi::{Descriptor, Outcome};
 use godwit_packet::Region;
 
-use crate::{HostHalf, Work};
+use crate::Complete;
 
 /// Maximum length of the queue. If an address does not fit, a later packet adds it again.
 const QUEUE_MAX: usize = 256;
@@ -44,13 +44,7 @@ pub(super) struct ResolveQueueHost {
     pub(super) unresolved: u8,
 }
 
-impl HostHalf for ResolveQueueHost {
-    fn prepare(&mut self, _region: &Region, _descriptors: &[Descriptor], _work: &mut Vec<Work>) {}
-
-    fn prepares(&self) -> bool {
-        false
-    }
-
+impl Complete for ResolveQueueHost {
     fn finish(&mut self, region: &mut Region, descriptors: &mut [Descriptor], outcomes: &mut [Outcome]) {
         for (descriptor, outcome) in descriptors.iter().zip(outcomes) {
             if outcome.verdict == self.unresolved

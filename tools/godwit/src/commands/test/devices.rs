@@ -95,11 +95,12 @@ impl Lanes {
 /// Opens a device in one mode.
 fn open(id: &str, mode: Mode, function: &Arc<dyn Function>) -> Result<Opened, Failure> {
     let refuse = |error: godwit_device::Error| Failure::User(format!("{id}: {error}"));
+    let properties = function.properties();
     let config = ArenaConfig {
         packets: 2 * BIN_PACKETS,
         frame_bytes_max: FRAME_BYTES_MAX,
-        headroom_bytes: usize::from(function.headroom_bytes()).next_multiple_of(128).max(128),
-        tailroom_bytes: usize::from(function.tailroom_bytes()).next_multiple_of(64).max(64),
+        headroom_bytes: usize::from(properties.headroom_bytes).next_multiple_of(128).max(128),
+        tailroom_bytes: usize::from(properties.tailroom_bytes).next_multiple_of(64).max(64),
         ..ArenaConfig::default()
     };
     let bytes = Arena::bytes_for(&config, 1).map_err(Failure::user)?;

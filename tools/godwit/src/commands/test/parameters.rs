@@ -1,7 +1,7 @@
 //! Kernel parameters for the frames of a test. The host half of a function computes them, such as
 //! the color of a packet.
 
-use godwit_function::{Arrangement, Function, HostHalf, Step, Work};
+use godwit_function::{Arrange, Arrangement, Function, HostHalf, Step, Work};
 use godwit_packet::{Arena, ArenaConfig, Stamp};
 
 use crate::failure::Failure;
@@ -45,8 +45,11 @@ pub(super) fn mutated(function: &dyn Function, first: u64, count: usize) -> Vec<
     (first..).take(count).map(|number| number % colors).collect()
 }
 
-/// Returns the host half of a function with a meter. A function with flows does not need it,
-/// because the tested forms run its host half themselves.
-fn meter(function: &dyn Function) -> Option<Box<dyn HostHalf>> {
-    function.host_half(0, 1).filter(|host_half| host_half.arranges())
+/// Returns the host half of a function with a meter. The forms themselves run the host half of a
+/// function with flows, which prepares packets and does not arrange them.
+fn meter(function: &dyn Function) -> Option<Box<dyn Arrange>> {
+    match function.host_half(0, 1) {
+        Some(HostHalf::Arrange(half)) => Some(half),
+        _ => None,
+    }
 }
