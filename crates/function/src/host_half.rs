@@ -94,6 +94,12 @@ pub trait Prepare: Complete {
         let _ = (now_ns, times_ns);
     }
 
+    /// Selects whether lookups of different packets may overlap. The engine calls the method once,
+    /// before packets arrive. The results do not depend on it.
+    fn set_interleaving(&mut self, interleaves: bool) {
+        let _ = interleaves;
+    }
+
     /// Returns how many of the packets, from the first one on, may be prepared now. The engine asks
     /// only in a replay, and passes all waiting packets. The others wait until the kernel has
     /// finished earlier packets of the function.

@@ -6,13 +6,13 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use godwit_chain::Classifier;
-use godwit_device::Mode;
+use godwit_device::{Implementation, Mode};
 use godwit_function::Function;
 use godwit_packet::{Arena, Reuse, SteerKey, Steering};
 use godwit_state::State;
 use godwit_wire::Parsed;
 
-use crate::config::{Config, DeviceConfig, Idle, IoModel};
+use crate::config::{Config, DeviceConfig, FunctionConfig, Idle, IoModel};
 use crate::control::cores::{cores, cores_of_sender};
 use crate::control::metrics::MetricsSocket;
 use crate::control::ports::Ports;
@@ -145,9 +145,15 @@ pub(crate) fn build(config: Config, options: &Options) -> Result<EngineParts, Er
         let start = function.lifecycle().map_or(Ok(()), |part| part.start(!ports.is_replay()));
         start.map_err(|error| Error::Setup(format!("function `{name}`: {error}")))?;
     }
-    let mut host_halves: Vec<Vec<_>> = (0..workers)
-        .map(|worker| functions.iter().map(|(_, function)| function.host_half(worker, workers)).collect())
-        .collect();
+    let host_half = |worker: usize, entry: &FunctionConfig| {
+        let mut half = entry.function.host_half(worker, workers)?;
+        if let Some(preparing) = half.preparing() {
+            preparing.set_interleaving(matches!(entry.implementation, Implementation::Gopt | Implementation::Native));
+        }
+        Some(half)
+    };
+    let mut host_halves: Vec<Vec<_>> =
+        (0..workers).map(|worker| config.functions.iter().map(|entry| host_half(worker, entry)).collect()).collect();
     let devices = Arc::new(Devices::load(&config, &arena, options.opener.as_ref(), &host_halves[0])?);
     let plan = Arc::new(plan(&config, &config.chain, config.classifier.clone(), &devices, devices.chains.clone(), 0));
     let changes = PlanChanges::new(Arc::clone(&plan), workers);

@@ -54,6 +54,7 @@ impl FlowState {
             published_counts: FlowCounts::default(),
             now_ns: 0,
             is_replay: false,
+            interleaves: true,
             times_ns: Vec::new(),
         }))
     }
@@ -108,6 +109,8 @@ struct FlowHost {
     published_counts: FlowCounts,
     now_ns: u64,
     is_replay: bool,
+    /// Whether the lookups of different packets overlap.
+    interleaves: bool,
     /// Timestamps of the next packets in a replay.
     times_ns: Vec<u64>,
 }
@@ -125,7 +128,7 @@ impl FlowHost {
             false => FlowTime::Now(self.now_ns),
         };
         let frames: Vec<FlowFrame<'_>> = region.frames(descriptors).map(FlowFrame::new).collect();
-        flows.prepare(&frames, time, true, work);
+        flows.prepare(&frames, time, self.interleaves, work);
         let counts = flows.counts();
         if counts != self.published_counts {
             self.published_counts = counts;
@@ -161,5 +164,9 @@ impl Prepare for FlowHost {
         self.is_replay = times_ns.is_some();
         self.times_ns.clear();
         self.times_ns.extend_from_slice(times_ns.unwrap_or_default());
+    }
+
+    fn set_interleaving(&mut self, interleaves: bool) {
+        self.interleaves = interleaves;
     }
 }
