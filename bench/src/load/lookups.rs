@@ -90,18 +90,29 @@ pub(crate) fn ipv6(extent: &Extent) -> Result<Lookups, Error> {
 /// Number of stations on the port `out`.
 const NEAR_STATIONS: u32 = 64;
 
+/// Returns the number of stations of `l2` on the port `far`. A table has a power of two of slots of
+/// 8 bytes. At most 95.5 % of them are filled, as with a million stations.
+fn far_stations(extent: &Extent) -> u32 {
+    extent.entries(1_000_000, |bytes| (1 << bytes.max(1).ilog2()) / 8 / 1000 * 954)
+}
+
+/// Returns the address of a station. All are distinct local unicast addresses.
+fn station(number: u32) -> [u8; 6] {
+    let [a, b, c, d] = number.to_be_bytes();
+    [2, 1, a, b, c, d]
+}
+
+/// Returns the addresses of all stations of `l2`, each with the index of its port in [`PORTS`].
+pub(crate) fn stations(extent: &Extent) -> impl Iterator<Item = (MacAddress, u8)> {
+    let far = far_stations(extent);
+    (0..far + NEAR_STATIONS).map(move |number| (MacAddress(station(number)), u8::from(number < far)))
+}
+
 /// Returns `l2` with a million stations on the port `far`, and frames to them from 64 stations on
 /// `out`.
 pub(crate) fn l2(extent: &Extent) -> Result<Lookups, Error> {
-    // A table has a power of two of 8-byte slots. At most 95.5 % of them are filled, as with a
-    // million stations.
-    let stations = extent.entries(1_000_000, |bytes| (1 << bytes.max(1).ilog2()) / 8 / 1000 * 954);
-    // Distinct local unicast addresses.
-    let station = |number: u32| {
-        let [a, b, c, d] = number.to_be_bytes();
-        [2, 1, a, b, c, d]
-    };
-    // Ageing is off, because its scans would use the same memory as the lookups.
+    let stations = far_stations(extent);
+    // Ageing is off: its scans would use the same memory as the lookups.
     let stanza = |capacity: u32| format!("capacity = {capacity}\nageing_s = 0\n");
     let context = BuildContext { name: "l2", ports: &PORTS.map(str::to_owned), directory: Path::new(".") };
     let text = stanza(stations + NEAR_STATIONS);

@@ -55,6 +55,11 @@ impl Frames {
         all
     }
 
+    /// Returns the number of frames.
+    pub(crate) fn count(&self) -> usize {
+        self.frames.len()
+    }
+
     /// Returns the mean length.
     pub(crate) fn bytes_mean(&self) -> f64 {
         self.bytes_mean

@@ -9,7 +9,7 @@
 //! | `loops.rs` | lookup loops that hide memory latency; peer: C++20 coroutines |
 //! | `apps/` | whole functions in the engine, by workers, load or packing |
 //! | `chain.rs` | a chain of functions on a device |
-//! | `custom/` | functions of users: a copy of `ipv4`, their start, changes of large tables |
+//! | `custom/` | functions of users: a copy of `ipv4`, tables, flows, their start |
 //! | `sharing.rs` | one device for two functions, or for several threads |
 //! | `devices.rs` | devices without packets: copies, launches, random reads |
 //! | `latency.rs` | one batch from submission to completion |
@@ -170,6 +170,8 @@ pub(crate) const SUBJECTS: &[Subject] = &[
     },
     Subject { name: "chain", devices: Devices::Several, options: &[LANE, &[&SUITE]], parameters: &[], run: chain::run },
     Subject { name: "custom-copy", devices: Devices::Several, options: &[LANE], parameters: &[], run: custom::copy },
+    Subject { name: "custom-exact", devices: Devices::Several, options: &[LANE], parameters: &[], run: custom::exact },
+    Subject { name: "custom-flows", devices: Devices::Cpu, options: &[], parameters: &[], run: custom::flows::run },
     Subject { name: "custom-start", devices: Devices::Cpu, options: &[], parameters: &[], run: custom::start },
     Subject { name: "custom-change", devices: Devices::Cpu, options: &[], parameters: &[], run: custom::change },
     Subject { name: "sharing", devices: Devices::One, options: &[LANE, IPSEC], parameters: &[], run: sharing::run },

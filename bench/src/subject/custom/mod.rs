@@ -1,4 +1,7 @@
-//! Users' functions: a copy of a built-in function, the startup time, and changes of large tables.
+//! Functions of users: a copy of a built-in function, large tables and their changes, flows, and
+//! the start.
+
+pub(super) mod flows;
 
 use std::fmt::Write as _;
 use std::net::Ipv4Addr;
@@ -14,6 +17,7 @@ use serde_json::json;
 use toml::de::DeTable;
 
 use crate::error::Error;
+use crate::load::lookups::{self, Extent, Lookups};
 use crate::load::routes;
 use crate::progress::Progress;
 use crate::run::call::measure;
@@ -26,6 +30,8 @@ use crate::run::workload::{Refresh, Workload};
 const IPV4: &str = include_str!("ipv4.c");
 /// Function with two large tables.
 const CHANGE: &str = include_str!("change.c");
+/// Function with an exact table, which looks up the addresses that `l2` looks up.
+const EXACT: &str = include_str!("exact.c");
 /// The first lesson.
 const LESSON: &str = include_str!("../../../../examples/functions/police/police.c");
 /// Rows of a large table.
@@ -38,7 +44,7 @@ fn build(folder: &Path, text: &str, keys: &str) -> Result<Arc<dyn Function>, Err
     let source = folder.join("bench.c");
     std::fs::write(&source, text).map_err(Error::setup)?;
     let stanza = format!("source = {:?}\n{keys}", source.display().to_string());
-    let context = BuildContext { name: "bench", ports: &["out".to_owned()], directory: folder };
+    let context = BuildContext { name: "bench", ports: &lookups::PORTS.map(str::to_owned), directory: folder };
     let stanza = DeTable::parse(&stanza).map_err(Error::setup)?;
     godwit_function::build(custom::KIND_NAME, stanza, &context).map_err(Error::setup)
 }
@@ -65,7 +71,31 @@ pub(super) fn copy(context: &Context, progress: &mut Progress<'_>) -> Result<Vec
     Ok(rows)
 }
 
-/// Measures the time to prepare the libraries of the first lesson: compiled, and from the cache.
+/// Measures `l2` and a function with an exact table of the same stations, one after the other in
+/// the same run.
+pub(super) fn exact(context: &Context, progress: &mut Progress<'_>) -> Result<Vec<Row>, Error> {
+    let options = LaneOptions::parse(context)?;
+    let extent = Extent { brief: context.common.brief(), table_bytes: None };
+    let folder = tempfile::tempdir().map_err(Error::setup)?;
+    let mut stations = String::from("address,port\n");
+    for (address, port) in lookups::stations(&extent) {
+        writeln!(stations, "{address},{}", lookups::PORTS[usize::from(port)]).map_err(Error::setup)?;
+    }
+    std::fs::write(folder.path().join("stations.csv"), stations).map_err(Error::setup)?;
+    let custom = build(folder.path(), EXACT, "tables.table = \"stations.csv\"\n")?;
+    let Lookups { function: built_in, frame, .. } = lookups::l2(&extent)?;
+    let mut rows = Vec::new();
+    for (kind, function) in [("built-in", built_in), ("custom", custom)] {
+        let table_mib = function.image().len() as f64 / f64::from(1 << 20);
+        let details = Details::default().with("kind", kind).with("table_mib", table_mib);
+        let workload = Workload { frame: &*frame, refresh: Refresh::Made, details, ..Workload::new(function) };
+        rows.extend(measure(workload, &options, progress)?);
+    }
+    Ok(rows)
+}
+
+/// Measures the time until the libraries of the first lesson are ready: compiled, and from the
+/// cache.
 pub(super) fn start(context: &Context, progress: &mut Progress<'_>) -> Result<Vec<Row>, Error> {
     let folder = tempfile::tempdir().map_err(Error::setup)?;
     let source = folder.path().join("bench.c");
