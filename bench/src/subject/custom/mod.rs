@@ -54,11 +54,12 @@ pub(super) fn copy(context: &Context, progress: &mut Progress<'_>) -> Result<Vec
     let options = LaneOptions::parse(context)?;
     let routes = routes::prefixes_2025()?;
     let folder = tempfile::tempdir().map_err(Error::setup)?;
-    let mut rows = String::from("prefix,destination,source,port,hop\n");
+    let mut rows = String::from("prefix,to,from,hop\n");
     for route in &routes {
         let (prefix, hop) = (Ipv4Addr::from(route.prefix), route.next_hop);
-        let mac = format!("02:00:00:00:{:02x}:{:02x}", hop >> 8, hop & 0xff);
-        writeln!(rows, "{prefix}/{},{mac},02:00:00:00:00:01,out,{hop}", route.length).map_err(Error::setup)?;
+        // Both words of a next hop of `ipv4`, with port 0 and an MTU of 1500 bytes.
+        let (to, from) = ((0x0200_0000_0000 | u64::from(hop)) << 16, 0x0200_0000_0001 << 16 | 1500);
+        writeln!(rows, "{prefix}/{},{to},{from},{hop}", route.length).map_err(Error::setup)?;
     }
     std::fs::write(folder.path().join("routes.csv"), rows).map_err(Error::setup)?;
     let copied = build(folder.path(), IPV4, "tables.routes = \"routes.csv\"\n")?;

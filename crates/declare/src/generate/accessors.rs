@@ -52,8 +52,14 @@ fn find(table: &Table, name: &str, offset: usize) -> String {
         Shape::Lpm4 => {
             begin("gw_u32 address")
                 + &header("lpm4")
-                + "    const gw_u32 index = gw_lpm4_find(lane->image, table, address);\n    if (index == GW_TABLE_NONE) {\n        return 0;\n    }\n"
-                + &copy("index", false)
+                + "    const gw_u32 index = gw_lpm4_find(lane->image, table, address);\n"
+                // A branch would be mispredicted for random addresses, so a lookup without a
+                // result reads row 0.
+                + &format!(
+                    "    const gw_u32 is_found = (gw_u32)(index != GW_TABLE_NONE);\n    \
+                     *row = ((const GW_GLOBAL {name}_row *)(lane->image + table->rows_offset))[index & (0u - is_found)];\n    \
+                     return is_found;\n}}\n"
+                )
         }
         Shape::Lpm6 => {
             begin("gw_u64 high, gw_u64 low")

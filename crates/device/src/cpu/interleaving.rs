@@ -10,9 +10,9 @@ use godwit_packet::ImageRef;
 /// Number of lookups in one measurement.
 const ROUNDS: u32 = 1024;
 /// Number of times that each measurement is repeated. Only the fastest result counts.
-const PASSES: u32 = 4;
-/// Read latency in nanoseconds below which a table is assumed to be in a nearby cache. The value is
-/// estimated from the latency of second-level caches.
+const PASSES: u32 = 8;
+/// Read latency below which a table is assumed to lie in a cache near the core, in nanoseconds. The
+/// value is an estimate from the latency of second-level caches.
 const NEAR_NS: f64 = 6.0;
 /// Factor within which a measured time counts as equal to the best time. The smallest number of
 /// interleaved packets within this factor is selected, because it uses the least cache.

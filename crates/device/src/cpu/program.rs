@@ -17,6 +17,11 @@ const SAMPLE_PACKETS: usize = 64;
 /// Number of times that a measurement is repeated. Only the shortest time counts, because other
 /// work on the machine can only increase the times.
 const SAMPLE_PASSES: usize = 9;
+/// Number of times that all levels are measured in turns.
+const LEVEL_ROUNDS: usize = 3;
+/// Maximum ratio between the time of the selected level and the shortest time. The highest level
+/// with such a time is selected, so functions with the same code use the same level.
+const LEVEL_NEAR_BEST: f64 = 1.02;
 
 /// Packet function with the selected version of its kernel.
 pub(super) struct Loaded {
@@ -80,18 +85,8 @@ impl Loaded {
             return Ok(loaded);
         }
         let group = loaded.group(implementation)?;
-        let mut fastest: Option<(&'static Level, f64)> = None;
-        for level in loaded.levels().iter().filter(|level| level.supported()) {
-            let (ns, is_significant) = loaded.measure_ns(Kernels { native: None, level, group })?;
-            loaded.measured.push((level.name.to_owned(), ns));
-            // A time is not significant if the kernel drops all packets. The highest supported
-            // x86-64 level is then selected.
-            if !is_significant || fastest.is_none_or(|(_, best)| ns < best) {
-                fastest = Some((level, if is_significant { ns } else { f64::INFINITY }));
-            }
-        }
         // A machine that supports none of the x86-64 levels uses the reference implementation.
-        let Some((level, mut best)) = fastest else {
+        let Some((level, mut best)) = loaded.select_level(group)? else {
             return Ok(loaded);
         };
         let mut kernels = Kernels { native: None, level, group };
@@ -107,6 +102,30 @@ impl Loaded {
         }
         loaded.form = LoadedForm::Kernel(kernels);
         Ok(loaded)
+    }
+
+    /// Measures all levels that this machine supports. Returns the selected level and its time in
+    /// nanoseconds, or `None` if there is no level.
+    fn select_level(&mut self, group: u32) -> Result<Option<(&'static Level, f64)>, Error> {
+        let levels: Vec<&'static Level> = self.levels().iter().filter(|level| level.supported()).collect();
+        let mut times = vec![f64::INFINITY; levels.len()];
+        let mut is_significant = true;
+        for _ in 0..LEVEL_ROUNDS {
+            for (level, time) in levels.iter().zip(&mut times) {
+                let (ns, significant) = self.measure_ns(Kernels { native: None, level, group })?;
+                *time = time.min(ns);
+                is_significant &= significant;
+            }
+        }
+        self.measured.extend(levels.iter().zip(&times).map(|(level, ns)| (level.name.to_owned(), *ns)));
+        let best = times.iter().copied().fold(f64::INFINITY, f64::min);
+        let mut timed = levels.into_iter().zip(times);
+        // A time is not significant if the kernel drops all packets. The highest level is then
+        // selected.
+        Ok(match is_significant {
+            true => timed.rfind(|(_, ns)| *ns <= best * LEVEL_NEAR_BEST),
+            false => timed.last().map(|(level, _)| (level, f64::INFINITY)),
+        })
     }
 
     /// Selects how many packets the kernel interleaves. Interleaving hides cache misses, so it is
