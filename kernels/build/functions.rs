@@ -83,7 +83,11 @@ impl Functions {
             let _ = writeln!(functions, "#include \"{name}/declared.h\"\n#include \"{name}/{name}.h\"");
             let _ = write!(rows, " X({number}, {name})");
         }
-        let _ = writeln!(functions, "{CUSTOM}#define GW_FUNCTIONS(X){rows} GW_CUSTOM_FUNCTIONS(X)\n#endif");
+        let _ = writeln!(
+            functions,
+            "/* begin built_in */\n#define GW_BUILT_IN_FUNCTIONS(X){rows}\n/* end built_in */\n\
+             {CUSTOM}#define GW_FUNCTIONS(X) GW_BUILT_IN_FUNCTIONS(X) GW_CUSTOM_FUNCTIONS(X)\n#endif"
+        );
         headers.insert("functions.h".to_owned(), functions);
         headers.insert("groups.h".to_owned(), self.groups());
         headers

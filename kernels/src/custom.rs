@@ -123,7 +123,10 @@ impl CustomText<'_> {
 
 /// Adds the users' functions `customs` to the source text of a device language. `text` is
 /// [`opencl_source`](crate::opencl_source) or [`cuda_source`](crate::cuda_source).
-pub fn device_source(text: &str, customs: &[CustomText<'_>]) -> String {
+///
+/// If `has_built_in` is false, no bin calls a built-in function. The compiler then leaves out the
+/// kernels of all built-in functions, which saves most of its time.
+pub fn device_source(text: &str, customs: &[CustomText<'_>], has_built_in: bool) -> String {
     if customs.is_empty() {
         return text.to_owned();
     }
@@ -136,7 +139,11 @@ pub fn device_source(text: &str, customs: &[CustomText<'_>]) -> String {
         added += &format!("#define GW_FORM_{name} GW_BY_LANE\n");
         rows += &format!(" X({}, {name})", custom.number);
     }
-    replace(text, "custom", &format!("{added}#define GW_CUSTOM_FUNCTIONS(X){rows}\n"))
+    let text = replace(text, "custom", &format!("{added}#define GW_CUSTOM_FUNCTIONS(X){rows}\n"));
+    match has_built_in {
+        true => text,
+        false => replace(&text, "built_in", "#define GW_BUILT_IN_FUNCTIONS(X)\n"),
+    }
 }
 
 /// Replaces the lines between `/* begin NAME */` and `/* end NAME */` with `by`.
@@ -152,4 +159,25 @@ fn part<'a>(text: &'a str, name: &str) -> &'a str {
     let (begin, end) = (format!("/* begin {name} */\n"), format!("/* end {name} */\n"));
     let part = text.split_once(&begin).and_then(|(_, rest)| rest.split_once(&end));
     part.map_or("", |(part, _)| part)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn built_in_functions_are_left_out_if_none_is_used() {
+        let text = "/* godwit function mine\nsummary = \"Counts.\"\nreads = 14\n[verdicts]\ndone = \"Always.\"\n*/\n";
+        let declaration = Declaration::parse(text).unwrap();
+        let custom = CustomText { declaration: &declaration, number: 128, file: "mine.c", text };
+        for source in [crate::opencl_source(), crate::cuda_source()] {
+            assert!(source.contains("X(3, ipsec)"));
+            assert_eq!(device_source(source, &[], false), source);
+            for has_built_in in [true, false] {
+                let added = device_source(source, &[custom], has_built_in);
+                assert!(added.contains("X(128, mine)"));
+                assert_eq!(added.contains("X(3, ipsec)"), has_built_in);
+            }
+        }
+    }
 }

@@ -64,7 +64,10 @@ pub(crate) fn with_custom_kernels(source: &str, programs: &[Arc<dyn Program>]) -
             texts.push(kernel.text);
         }
     }
-    godwit_kernels::custom::device_source(source, &texts)
+    let is_built_in =
+        |program: &Arc<dyn Program>| godwit_kernels::KERNELS.iter().any(|built_in| built_in.number == program.kernel());
+    let has_built_in = programs.iter().any(is_built_in);
+    godwit_kernels::custom::device_source(source, &texts, has_built_in)
 }
 
 /// The implementation of a function that the CPU runs.

@@ -33,11 +33,15 @@ fn every_lesson_compiles_to_ptx() {
         .zip(128..)
         .map(|((text, declaration), number)| CustomText { declaration, number, file: "lesson.c", text })
         .collect();
-    let source = device_source(godwit_kernels::cuda_source(), &customs);
     for architecture in ["compute_75", "compute_90"] {
-        let options = [&format!("--gpu-architecture={architecture}"), "--std=c++17"];
-        let (ptx, _) = nvrtc.compile(&source, &options).unwrap_or_else(|log| panic!("{architecture}:\n{log}"));
-        assert!(ptx.contains(".entry gw_chunk("), "{architecture}: no entry gw_chunk");
+        let [with_built_in, alone] = [true, false].map(|has_built_in| {
+            let source = device_source(godwit_kernels::cuda_source(), &customs, has_built_in);
+            let options = [&format!("--gpu-architecture={architecture}"), "--std=c++17"];
+            let (ptx, _) = nvrtc.compile(&source, &options).unwrap_or_else(|log| panic!("{architecture}:\n{log}"));
+            assert!(ptx.contains(".entry gw_chunk("), "{architecture}: no entry gw_chunk");
+            ptx.len()
+        });
+        assert!(alone < with_built_in / 2, "{architecture}: {alone} bytes alone, {with_built_in} with all functions");
     }
 }
 

@@ -28,8 +28,15 @@ impl Progress {
         self.pending = self.terminal;
     }
 
-    /// Shows a run's time, packets and rate on a terminal. A log would grow by a line per second,
-    /// and `godwit status` shows the same values.
+    /// Shows a line that changes often. A log does not contain it.
+    pub(crate) fn show_on_terminal(&mut self, line: &str) {
+        if self.terminal {
+            self.show(line);
+        }
+    }
+
+    /// Shows time, packets and rate of a run on a terminal. A log would grow by a line per second,
+    /// and `godwit status` shows the same.
     pub(crate) fn report(&mut self, report: &Report) {
         if !self.terminal {
             return;

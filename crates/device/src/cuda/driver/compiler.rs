@@ -5,15 +5,21 @@
 //! architecture, options and compiler version. Cache files never become stale, and may be deleted
 //! at any time.
 
+use std::collections::BTreeMap;
 use std::ffi::{CStr, CString, c_char};
 use std::fs;
 use std::path::PathBuf;
+use std::sync::{Mutex, PoisonError};
 
 use cudarc::nvrtc::{result, sys};
 
 use crate::error::{Error, Unavailable};
 
 const OPTIONS: [&str; 2] = ["--std=c++17", "--extra-device-vectorization"];
+
+/// Binaries that this process has compiled, by the names of their cache files. The cache on disk
+/// may be missing or not writable.
+static COMPILED: Mutex<BTreeMap<String, Vec<u8>>> = Mutex::new(BTreeMap::new());
 
 /// Checks that the kernels for an architecture are in the cache or can be compiled. Otherwise,
 /// returns the reason in one sentence.
@@ -42,7 +48,13 @@ pub fn cubin(id: &str, source: &str, architecture: &str) -> Result<Vec<u8>, Erro
         return cached.ok_or_else(|| Error::Unusable { id: id.to_owned(), reason: not_found() });
     }
     let version = version();
-    let path = folder().map(|folder| folder.join(format!("{}-{version}.cubin", stem(source, architecture))));
+    let name = format!("{}-{version}.cubin", stem(source, architecture));
+    // A second thread with the same text waits for the first one, instead of compiling it again.
+    let mut compiled = COMPILED.lock().unwrap_or_else(PoisonError::into_inner);
+    if let Some(cubin) = compiled.get(&name) {
+        return Ok(cubin.clone());
+    }
+    let path = folder().map(|folder| folder.join(&name));
     if let Some(cached) = path.as_ref().and_then(|path| fs::read(path).ok()) {
         return Ok(cached);
     }
@@ -54,6 +66,7 @@ pub fn cubin(id: &str, source: &str, architecture: &str) -> Result<Vec<u8>, Erro
     if let Some(path) = path {
         store(&path, &cubin);
     }
+    compiled.insert(name, cubin.clone());
     Ok(cubin)
 }
 

@@ -13,6 +13,7 @@ use godwit_packet::{Arena, ArenaConfig, Region};
 use godwit_sched::Chunk;
 
 use crate::failure::Failure;
+use crate::progress::Progress;
 
 /// Number of packets of a bin on a device.
 const DEVICE_BIN_PACKETS: usize = 64;
@@ -37,7 +38,7 @@ pub(super) struct Lanes {
 
 impl Lanes {
     /// Opens every usable device, in every mode that it supports.
-    pub(super) fn open(function: &Arc<dyn Function>) -> Result<Self, Failure> {
+    pub(super) fn open(function: &Arc<dyn Function>, progress: &mut Progress) -> Result<Self, Failure> {
         let mut lanes = Self::default();
         for found in godwit_device::found() {
             let id = &found.capabilities.id;
@@ -49,7 +50,10 @@ impl Lanes {
             for &mode in modes {
                 match found.lacks(mode) {
                     Some(reason) => lanes.notices.push(format!("{id} in mode {}: {reason}", mode.name())),
-                    None => lanes.opened.push(open(id, mode, function)?),
+                    None => {
+                        progress.show(&format!("compiling the kernels for {id} in mode {}", mode.name()));
+                        lanes.opened.push(open(id, mode, function)?);
+                    }
                 }
             }
         }

@@ -18,6 +18,7 @@ use godwit_engine::pcap;
 
 use crate::failure::Failure;
 use crate::output;
+use crate::progress::Progress;
 use crate::table::grouped;
 
 use coverage::Coverage;
@@ -50,8 +51,16 @@ pub(crate) struct Arguments {
 }
 
 pub(crate) fn execute(arguments: &Arguments) -> Result<(), Failure> {
+    let mut progress = Progress::new();
+    let summary = test(arguments, &mut progress);
+    progress.clear();
+    output::print(&summary?)
+}
+
+/// Runs all frames, and returns the results as text.
+fn test(arguments: &Arguments, progress: &mut Progress) -> Result<String, Failure> {
     let subject = Subject::load(&arguments.source)?;
-    let mut bench = Bench::new(arguments, &subject)?;
+    let mut bench = Bench::new(arguments, &subject, progress)?;
     let captured = match subject.test() {
         Some(test) => {
             pcap::timed_frames(&subject.folder().join(&test.frames), FRAME_BYTES_MAX).map_err(Failure::user)?
@@ -72,6 +81,8 @@ pub(crate) fn execute(arguments: &Arguments) -> Result<(), Failure> {
     let mut mutator = Mutator::new(arguments.seed, captured);
     let mut left = arguments.frames;
     while left > 0 {
+        let ran = grouped(arguments.frames - left);
+        progress.show_on_terminal(&format!("{ran} of {} mutated frames", grouped(arguments.frames)));
         let frames = mutator.frames(left.min(BIN_PACKETS as u64) as usize);
         let first = arguments.frames - left;
         let parameters = parameters::mutated(&*subject.function, first, frames.len());
@@ -85,7 +96,7 @@ pub(crate) fn execute(arguments: &Arguments) -> Result<(), Failure> {
     }
     let unreached = subject.test().map_or(&[][..], |test| &test.unreached);
     bench.coverage.missing(unreached).map_or(Ok(()), |missing| Err(subject.fault(None, &missing)))?;
-    output::print(&bench.summary(arguments.frames))
+    Ok(bench.summary(arguments.frames))
 }
 
 /// Results of a bin's frames, and the counter values.
@@ -112,17 +123,22 @@ struct Bench<'a> {
 }
 
 impl<'a> Bench<'a> {
-    fn new(arguments: &'a Arguments, subject: &'a Subject) -> Result<Self, Failure> {
+    fn new(arguments: &'a Arguments, subject: &'a Subject, progress: &mut Progress) -> Result<Self, Failure> {
         let image = subject.function.image();
+        progress.show("compiling the program with sanitizers");
         let checked =
             Checked::start(&subject.path, subject.compiled, image, subject.ports().len()).map_err(Failure::user)?;
+        let lanes = match arguments.cpu_only {
+            true => Lanes::default(),
+            false => Lanes::open(&Arc::clone(&subject.function), progress)?,
+        };
         Ok(Self {
             subject,
             keep: arguments.keep.as_deref(),
             checked,
             forms: forms::forms(subject.compiled, image).map_err(Failure::user)?,
             guarded: Guarded::new().map_err(Failure::user)?,
-            lanes: if arguments.cpu_only { Lanes::default() } else { Lanes::open(&Arc::clone(&subject.function))? },
+            lanes,
             coverage: Coverage::new(subject.compiled.contract),
         })
     }
