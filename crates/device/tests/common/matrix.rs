@@ -109,7 +109,7 @@ impl Program for FunctionProgram {
     }
 
     fn variant(&self) -> u8 {
-        self.1.variant()
+        self.1.properties().variant
     }
 
     fn reads_bytes(&self) -> u16 {

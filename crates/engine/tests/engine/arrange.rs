@@ -2,8 +2,8 @@
 //! devices: order and conservation hold.
 
 use std::path::Path;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
 use godwit_abi::{Descriptor, Outcome};
