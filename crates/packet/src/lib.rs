@@ -6,7 +6,7 @@
 //!
 //! A 16-byte [`Descriptor`] names a packet. A [`Batch`] passes packets from a port to a worker.
 //! [`Steering`] selects the worker of a packet. A [`Loan`] passes buffers to another thread that
-//! sends the packets.
+//! sends the packets. An [`exchange()`] ring passes packets to another worker.
 //!
 //! ```text
 //! arena    | region of worker 0        | region of worker 1        | ...
@@ -18,6 +18,7 @@
 mod arena;
 mod array;
 mod batch;
+mod exchange;
 pub mod flow;
 mod image;
 mod loan;
@@ -31,6 +32,7 @@ mod steering;
 pub use arena::{Arena, ArenaConfig, ArenaHandle, Layout, Reuse};
 pub use array::{Array, Pages, Plain, arrays};
 pub use batch::{Batch, Stamp};
+pub use exchange::{ExchangeReceiver, ExchangeSender, exchange};
 pub use flow::SYMMETRIC_KEY;
 pub use godwit_abi::{BUFFER_UNIT_BYTES, Descriptor, Outcome};
 pub use image::{Image, ImageRef};
@@ -39,7 +41,7 @@ pub use memory::{Backing, Memory};
 pub use region::Region;
 pub use scan::{Extents, Scan, are_in_order, extents, scan, scan_all, select, verdict_of_all};
 pub use stack::wipe_stack;
-pub use steering::{BUCKETS, SteerKey, Steering};
+pub use steering::{ANY_WORKER, BUCKETS, SteerKey, Steering};
 
 /// Error during the setup of packet memory. Functions that process packets never return it.
 #[derive(Debug, thiserror::Error)]

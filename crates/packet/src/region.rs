@@ -367,7 +367,46 @@ impl Region {
         self.spare_reclaimed = loan.reclaimed;
     }
 
-    /// Prepares the set of lent buffers before the first loan.
+    /// Lends the buffer of a packet that waits for another worker.
+    ///
+    /// # Panics
+    /// Panics if the descriptor does not name a buffer of this region, or if the buffer is lent.
+    #[inline]
+    pub(crate) fn lend_one(&mut self, descriptor: &Descriptor) {
+        self.begin_lending();
+        if !self.contains(descriptor) {
+            outside(*descriptor);
+        }
+        self.lent.insert(self.unit(descriptor), self.marks(descriptor.room));
+    }
+
+    /// Takes back and frees a buffer that [`Region::lend_one`] has lent.
+    #[inline]
+    pub(crate) fn take_back_one(&mut self, descriptor: &Descriptor) {
+        self.lent.remove(self.unit(descriptor), self.marks(descriptor.room));
+        self.release(descriptor);
+    }
+
+    /// Copies a packet of another region into a new buffer, after the headroom. `frame` contains
+    /// the bytes of the packet. Returns `None` if no buffer is free.
+    #[inline]
+    pub(crate) fn copy_in(&mut self, packet: &Descriptor, frame: &[u8]) -> Option<Descriptor> {
+        let copy = self.allocate(frame.len())?;
+        self.frame_mut(&copy).copy_from_slice(frame);
+        Some(Descriptor { buffer: copy.buffer, room: copy.room, head: copy.head, ..*packet })
+    }
+
+    /// Returns the packet memory of all regions.
+    pub(crate) fn memory(&self) -> Arc<Memory> {
+        Arc::clone(&self.memory)
+    }
+
+    /// Returns the identifier of the region, which is unique in the process.
+    pub(crate) fn id(&self) -> u64 {
+        self.id
+    }
+
+    /// Prepares the set of lent buffers, if no buffer was lent before.
     #[inline]
     fn begin_lending(&mut self) {
         if self.lent.is_unused() {

@@ -10,6 +10,9 @@ use crate::flow::Toeplitz;
 /// Number of hash buckets. The RSS indirection table of a typical NIC has the same size.
 pub const BUCKETS: usize = 128;
 
+/// Bucket of a packet that every worker can process, because its flow shares no state with others.
+pub const ANY_WORKER: u8 = u8::MAX;
+
 /// Computes a steering key, which selects the worker of a packet. All packets with the same
 /// steering key go to the same worker.
 ///
@@ -19,6 +22,20 @@ pub trait SteerKey: Send + Sync {
     /// Returns the steering key of a packet. If the packet's flow shares no state with other flows,
     /// this key is `flow_hash`.
     fn steer_key(&self, frame: &[u8], parsed: &Parsed, flow_hash: u32) -> u32;
+
+    /// Writes the hash bucket of each frame to `buckets`, or [`ANY_WORKER`] if the frame has no
+    /// steering key. Both slices have the same length.
+    fn buckets(&self, frames: &[&[u8]], buckets: &mut [u8]) {
+        // A key that equals the first value of the flow hash is either that flow hash or a steering
+        // key. A second call with another flow hash decides.
+        const FLOW_HASH: u32 = 0x9e37_79b9;
+        for (frame, bucket) in frames.iter().zip(buckets) {
+            let parsed = godwit_wire::parse(frame);
+            let key = self.steer_key(frame, &parsed, FLOW_HASH);
+            let is_any = key == FLOW_HASH && self.steer_key(frame, &parsed, !FLOW_HASH) == !FLOW_HASH;
+            *bucket = if is_any { ANY_WORKER } else { (key as usize % BUCKETS) as u8 };
+        }
+    }
 }
 
 /// Assigns packets to workers. The flow hash of a packet selects one of the hash buckets, and each
@@ -73,6 +90,16 @@ impl Steering {
         key as usize % BUCKETS
     }
 
+    /// Returns the same steering without steering keys, as by a NIC that knows only flows.
+    pub fn by_flow(&self) -> Self {
+        Self { key: None, ..self.clone() }
+    }
+
+    /// Returns the steering key, or `None` if the flow hash selects the worker of every packet.
+    pub fn key(&self) -> Option<&dyn SteerKey> {
+        self.key.as_deref()
+    }
+
     /// Returns the worker to which a hash bucket belongs.
     #[inline]
     pub fn worker_of(&self, bucket: usize) -> usize {
@@ -82,5 +109,33 @@ impl Steering {
     /// Returns the number of workers.
     pub fn workers(&self) -> usize {
         self.workers
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Key that is the first byte of the frame, or the flow hash if this byte is 0.
+    struct FirstByte;
+
+    impl SteerKey for FirstByte {
+        fn steer_key(&self, frame: &[u8], _parsed: &Parsed, flow_hash: u32) -> u32 {
+            match frame[0] {
+                0 => flow_hash,
+                // The key equals the flow hash that `buckets` uses.
+                255 => 0x9e37_79b9,
+                key => key.into(),
+            }
+        }
+    }
+
+    #[test]
+    fn only_frames_without_a_key_belong_to_any_worker() {
+        let frames: Vec<[u8; 60]> = [0, 1, 127, 130, 255].map(|first| [first; 60]).to_vec();
+        let frames: Vec<&[u8]> = frames.iter().map(|frame| &frame[..]).collect();
+        let mut buckets = [9; 5];
+        FirstByte.buckets(&frames, &mut buckets);
+        assert_eq!(buckets, [ANY_WORKER, 1, 127, 2, (0x9e37_79b9_usize % BUCKETS) as u8]);
     }
 }
