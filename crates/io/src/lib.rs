@@ -96,6 +96,12 @@ pub trait Receive: Send {
         false
     }
 
+    /// Returns whether each packet already arrives at the worker that [`QueueContext::steering`]
+    /// selects. A NIC cannot do that for state of several flows.
+    fn is_steered(&self) -> bool {
+        !self.is_live()
+    }
+
     /// Returns the MAC address of the port's network interface, or `None` if the port is not an
     /// interface, as with a capture file.
     fn station(&self) -> Option<MacAddress> {

@@ -170,28 +170,6 @@ impl Config {
             let refuse = |error| ConfigError::at(&self.origin, port.line, format!("port `{}`: {error}", port.name));
             live.check().map_err(refuse)?;
         }
-        self.check_queues()
-    }
-
-    /// Checks that the queues of live ports suit the functions. The check does not depend on the
-    /// machine.
-    ///
-    /// # Errors
-    /// Returns an error if a function and a port contradict each other. The error names the line of
-    /// the port.
-    pub fn check_queues(&self) -> Result<(), ConfigError> {
-        for (index, port) in self.ports.iter().enumerate() {
-            let PortKind::Live(kind, _) = &port.kind else { continue };
-            let refuse = |message: String| ConfigError::at(&self.origin, port.line, message);
-            let keyed = self.functions.iter().find(|entry| entry.function.steer_key().is_some());
-            if let Some(entry) = keyed.filter(|_| self.engine.workers > 1 && self.feeds_chain(index as u8)) {
-                return Err(refuse(format!(
-                    "port `{}` ({kind}) assigns queue i to worker i, but function `{}` keeps state for many flows on one worker: \
-                     set workers = 1",
-                    port.name, entry.name
-                )));
-            }
-        }
         Ok(())
     }
 

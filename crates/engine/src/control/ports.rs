@@ -212,6 +212,15 @@ impl Ports {
         Ok(())
     }
 
+    /// Returns whether packets may arrive at workers that do not own their state.
+    pub(crate) fn needs_exchange(&self) -> bool {
+        self.sources.iter().any(|source| match source {
+            Source::Live { .. } => true,
+            Source::Synthetic { config, .. } => config.spread == synthetic::Spread::Flow,
+            Source::Pcap { .. } | Source::Replay { .. } => false,
+        })
+    }
+
     /// Stops the reception of packets on live ports.
     pub(crate) fn stop(&self) {
         self.live.iter().flatten().for_each(|port| port.stop());

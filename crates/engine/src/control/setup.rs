@@ -1,6 +1,7 @@
 //! Creates the workers from a configuration, with their memory, ports, programs and packet
 //! steering.
 
+use std::iter;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Instant;
@@ -8,7 +9,7 @@ use std::time::Instant;
 use godwit_chain::Classifier;
 use godwit_device::{Implementation, Mode};
 use godwit_function::Function;
-use godwit_packet::{Arena, Reuse, SteerKey, Steering};
+use godwit_packet::{ANY_WORKER, Arena, Layout, Reuse, SteerKey, Steering};
 use godwit_state::State;
 use godwit_wire::Parsed;
 
@@ -22,6 +23,7 @@ use crate::error::Error;
 use crate::observe::observer::Observer;
 use crate::observe::trace::Traces;
 use crate::options::Options;
+use crate::path::exchange::{Exchange, ring_packets};
 use crate::path::sender::SenderConfig;
 use crate::path::{Worker, WorkerConfig};
 use crate::place::devices::{Devices, is_used};
@@ -56,15 +58,34 @@ pub(crate) struct EngineParts {
 /// (`config/workers.rs`). This function provides the steering key of the class.
 struct ClassKeys {
     classifier: Classifier,
-    /// Steering key of each class, or `None` if the flow hash selects the worker.
-    keys: Vec<Option<Arc<dyn SteerKey>>>,
+    /// Steering key of each function that has one.
+    keys: Vec<Arc<dyn SteerKey>>,
+    /// Index in `keys` for each class, or `None` if the flow hash selects the worker.
+    key_of_class: Vec<Option<usize>>,
 }
 
 impl SteerKey for ClassKeys {
     fn steer_key(&self, frame: &[u8], parsed: &Parsed, flow_hash: u32) -> u32 {
-        match &self.keys[usize::from(self.classifier.classify(parsed))] {
-            Some(key) => key.steer_key(frame, parsed, flow_hash),
+        match self.key_of_class[usize::from(self.classifier.classify(parsed))] {
+            Some(key) => self.keys[key].steer_key(frame, parsed, flow_hash),
             None => flow_hash,
+        }
+    }
+
+    fn buckets(&self, frames: &[&[u8]], buckets: &mut [u8]) {
+        if let (true, [Some(key)]) = (self.classifier.is_trivial(), &self.key_of_class[..]) {
+            return self.keys[*key].buckets(frames, buckets);
+        }
+        let classes: Vec<u8> =
+            frames.iter().map(|frame| self.classifier.classify(&godwit_wire::parse(frame))).collect();
+        buckets.fill(ANY_WORKER);
+        for (index, key) in self.keys.iter().enumerate() {
+            let is_keyed = |packet: &usize| self.key_of_class[usize::from(classes[*packet])] == Some(index);
+            let keyed: Vec<usize> = (0..frames.len()).filter(is_keyed).collect();
+            let keyed_frames: Vec<&[u8]> = keyed.iter().map(|&packet| frames[packet]).collect();
+            let mut found = vec![ANY_WORKER; keyed.len()];
+            key.buckets(&keyed_frames, &mut found);
+            keyed.iter().zip(found).for_each(|(&packet, bucket)| buckets[packet] = bucket);
         }
     }
 }
@@ -72,17 +93,26 @@ impl SteerKey for ClassKeys {
 /// Creates the packet steering, which selects a worker for each packet. A function that keeps state
 /// for many flows provides the key for its traffic classes. Other classes use the flow hash.
 fn steering(config: &Config) -> Steering {
-    let key_of = |function: usize| config.functions[function].function.steer_key();
+    let mut keys: Vec<Arc<dyn SteerKey>> = Vec::new();
+    let mut indices: Vec<Option<usize>> = vec![None; config.functions.len()];
+    let mut key_of = |function: usize| {
+        if indices[function].is_none() {
+            keys.push(config.functions[function].function.steer_key()?);
+            indices[function] = Some(keys.len() - 1);
+        }
+        indices[function]
+    };
     let functions = steering_functions(&config.functions, &config.chain);
-    let keys: Vec<_> = functions.into_iter().map(|function| function.and_then(key_of)).collect();
-    let keyed = keys.iter().any(Option::is_some);
-    let key = keyed.then(|| Arc::new(ClassKeys { classifier: config.classifier.clone(), keys }) as Arc<dyn SteerKey>);
+    let key_of_class: Vec<_> = functions.into_iter().map(|function| function.and_then(&mut key_of)).collect();
+    let classifier = config.classifier.clone();
+    let keyed = !keys.is_empty();
+    let key = keyed.then(|| Arc::new(ClassKeys { classifier, keys, key_of_class }) as Arc<dyn SteerKey>);
     Steering::new(config.engine.workers, key)
 }
 
 /// Allocates packet memory that the devices can access. Chooses the order in which buffers are
 /// reused.
-fn arena(config: &Config) -> Result<Arena, Error> {
+fn arena(config: &Config, has_exchange: bool) -> Result<Arena, Error> {
     let mut arena = config.arena.clone();
     if !config.has_reuse
         && config.functions.iter().flat_map(|function| &function.devices).any(|id| godwit_device::has_own_memory(id))
@@ -90,6 +120,11 @@ fn arena(config: &Config) -> Result<Arena, Error> {
         arena.reuse = Reuse::Oldest;
     }
     let workers = config.engine.workers;
+    if has_exchange && arena.layout == Layout::Slots {
+        // Packets in the rings to other workers need their own buffers, so that a slow worker does
+        // not stop the reception of the others.
+        arena.packets += ring_packets(workers) * (workers - 1);
+    }
     let bytes = Arena::bytes_for(&arena, workers)?;
     // A device in launch mode without separate memory can access all process memory, so it is not
     // listed.
@@ -140,7 +175,9 @@ pub(crate) fn build(config: Config, options: &Options) -> Result<EngineParts, Er
     };
     let mut ports = Ports::open(&config, options, workers)?;
     let state = start_state(&config, options)?;
-    let arena = arena(&config)?;
+    let is_keyed = steering_functions(&config.functions, &config.chain).iter().any(Option::is_some);
+    let has_exchange = workers > 1 && is_keyed && ports.needs_exchange();
+    let arena = arena(&config, has_exchange)?;
     for (name, function) in &functions {
         let start = function.lifecycle().map_or(Ok(()), |part| part.start(!ports.is_replay()));
         start.map_err(|error| Error::Setup(format!("function `{name}`: {error}")))?;
@@ -166,21 +203,29 @@ pub(crate) fn build(config: Config, options: &Options) -> Result<EngineParts, Er
     let handle = arena.handle();
     let regions = arena.split();
     ports.open_live(&config, &handle, &regions)?;
+    let sleeps = config.engine.idle == Idle::Sleep;
+    let exchanges = match has_exchange {
+        true => Exchange::between(&regions, &steering, ring_packets(workers), sleeps)?,
+        false => Vec::new(),
+    };
+    let exchanges = exchanges.into_iter().map(Some).chain(iter::repeat_with(|| None));
     let workers = regions
         .into_iter()
+        .zip(exchanges)
         .enumerate()
-        .map(|(index, mut region)| {
+        .map(|(index, (mut region, exchange))| {
             let workers = steering.workers();
             Ok(Worker::new(WorkerConfig {
                 plan: Arc::clone(&plan),
                 receivers: ports.receivers(index, &steering, &mut region)?,
+                exchange,
                 transmitters: ports.transmitters(index)?,
                 region,
                 host_halves: std::mem::take(&mut host_halves[index]),
                 devices: devices.worker_devices(&plan.streams)?,
                 burst_packets: config.engine.burst_packets,
                 in_flight_packets: config.engine.in_flight_packets,
-                sleeps: config.engine.idle == Idle::Sleep,
+                sleeps,
                 sender: (config.engine.io == IoModel::Dual).then(|| SenderConfig {
                     worker: index,
                     cores: config.engine.pin.then(|| cores_of_sender(&cores, workers, index).to_vec()),

@@ -34,11 +34,13 @@ table! {
     DROPPED_UNROUTED = "engine_dropped_unrouted", Total, "packets", "Packets dropped because the chain has no entry for them.";
     DROPPED_STATION = "engine_dropped_station", Total, "packets", "Packets of frames to other stations, which a router does not forward.";
     DROPPED_OWN_SOURCE = "engine_dropped_own_source", Total, "packets", "Packets from an IP address of the router itself.";
+    DROPPED_EXCHANGE = "engine_dropped_exchange", Total, "packets", "Packets for which the ring to the worker that owns their state had no room.";
     DROPPED_PORT = "engine_dropped_port", Total, "packets", "Packets dropped because their egress port does not exist or does not transmit.";
     DROPPED_REFUSED = "engine_dropped_refused", Total, "packets", "Packets that a port refused to transmit.";
     DROPPED_FLOOD = "engine_dropped_flood", Total, "packets", "Copies of flooded packets for which no buffer was free, and flooded packets whose port set contains only their ingress port.";
     DROPPED_DEVICE = "engine_dropped_device", Total, "packets", "Packets dropped because a device failed to finish their chunk.";
     DROPPED_DEVICE_LOST = "engine_dropped_device_lost", Total, "packets", "Packets dropped because their device was lost.";
+    EXCHANGED = "engine_exchanged", Total, "packets", "Packets that a worker passed to the worker that owns their state, such as an SA.";
     CREATED = "engine_created", Total, "packets", "Packets created: fragments after the first, keepalives, copies of flooded packets.";
     MERGED = "engine_merged", Total, "packets", "Packets joined to others: all fragments of a packet except one.";
     HELD = "engine_held", Level, "packets", "Packets that a function holds until others arrive.";

@@ -10,6 +10,7 @@ use nix::poll::{PollFd, PollFlags, poll};
 use crate::error::Error;
 use crate::observe::counters::RECEIVED;
 use crate::path::core::Core;
+use crate::path::exchange::Exchange;
 use crate::path::guard::Guard;
 use crate::path::publisher::Publisher;
 
@@ -24,6 +25,9 @@ pub(crate) type NamedReceive = (String, Box<dyn Receive>);
 pub(crate) struct Intake {
     receivers: Vec<Receiver>,
     guard: Guard,
+    /// Rings to and from other workers, or `None` if every packet arrives at its worker. They are
+    /// the last source.
+    exchange: Option<Exchange>,
     publisher: Publisher,
     batch: Batch,
     burst_packets: usize,
@@ -49,9 +53,16 @@ impl Receiver {
 impl Intake {
     /// Creates the input stage of a worker from one receive queue per source. If `has_packet_clock`
     /// is set, functions use the timestamps of packets as their clock.
-    pub(crate) fn new(queues: Vec<NamedReceive>, guard: Guard, burst_packets: usize, has_packet_clock: bool) -> Self {
+    pub(crate) fn new(
+        queues: Vec<NamedReceive>,
+        guard: Guard,
+        exchange: Option<Exchange>,
+        burst_packets: usize,
+        has_packet_clock: bool,
+    ) -> Self {
         Self {
             guard,
+            exchange,
             publisher: Publisher::new(queues.len()),
             receivers: queues.into_iter().map(|(port, queue)| Receiver { port, queue, ended: false }).collect(),
             batch: Batch::with_capacity(burst_packets),
@@ -62,7 +73,7 @@ impl Intake {
 
     /// Returns the number of sources.
     pub(crate) fn sources(&self) -> usize {
-        self.receivers.len()
+        self.receivers.len() + usize::from(self.exchange.is_some())
     }
 
     /// Receives one burst of packets from a source, and records their arrival order. [`Guard`]
@@ -78,10 +89,20 @@ impl Intake {
         now_ns: u64,
         stopping: bool,
     ) -> Result<&Batch, Error> {
-        let Self { receivers, guard, batch, burst_packets, packet_clock_ns, .. } = self;
+        if source == self.receivers.len() {
+            return Ok(self.receive_from_workers(core, stopping));
+        }
+        let Self { receivers, guard, exchange, batch, burst_packets, packet_clock_ns, .. } = self;
         batch.clear();
-        let room = core.order.room().min(*burst_packets).min(core.region.free_for_arrivals());
+        let mut room = core.order.room().min(*burst_packets).min(core.region.free_for_arrivals());
         let receiver = &mut receivers[source];
+        let mut exchange = exchange.as_mut().filter(|_| !receiver.queue.is_steered());
+        if let Some(exchange) = &exchange
+            && !receiver.queue.is_live()
+        {
+            // Files and generators can wait until the other workers have taken their packets.
+            room = room.min(exchange.room());
+        }
         if receiver.has_no_more(stopping) || room == 0 {
             return Ok(batch);
         }
@@ -97,8 +118,24 @@ impl Intake {
         {
             guard.check(port, interface, &mut core.region, &mut core.counts, batch);
         }
+        if let Some(exchange) = &mut exchange {
+            exchange.pass(&mut core.region, &mut core.counts, batch, now_ns);
+        }
         core.order.arrive(&mut batch.descriptors, &batch.stamps, now_ns);
         Ok(batch)
+    }
+
+    /// Passes the packets of other workers to them, and receives packets from them.
+    fn receive_from_workers(&mut self, core: &mut Core, stopping: bool) -> &Batch {
+        let (has_no_more, sequence_next) = (self.queues_have_no_more(stopping), self.queues_sequence_next());
+        let Self { exchange, batch, burst_packets, .. } = self;
+        batch.clear();
+        if let Some(exchange) = exchange {
+            exchange.publish(&mut core.region, &mut core.counts, sequence_next, has_no_more);
+            let room = core.order.room().min(core.region.free_for_arrivals());
+            exchange.take(core, batch, room.min(*burst_packets));
+        }
+        batch
     }
 
     /// Returns the current time for functions, in nanoseconds. It is the latest timestamp of all
@@ -114,7 +151,17 @@ impl Intake {
 
     /// Returns whether no packet can arrive any more.
     pub(crate) fn has_no_more(&self, stopping: bool) -> bool {
+        self.queues_have_no_more(stopping) && self.exchange.as_ref().is_none_or(Exchange::has_ended)
+    }
+
+    fn queues_have_no_more(&self, stopping: bool) -> bool {
         self.receivers.iter().all(|receiver| receiver.has_no_more(stopping))
+    }
+
+    /// Returns whether the other workers have taken all packets that this worker has passed to
+    /// them.
+    pub(crate) fn is_settled(&self) -> bool {
+        self.exchange.as_ref().is_none_or(Exchange::is_settled)
     }
 
     /// Returns whether all sources have ended by themselves.
@@ -124,18 +171,28 @@ impl Intake {
 
     /// Returns a lower bound for the sequence numbers of all later packets.
     pub(crate) fn sequence_next(&self) -> u64 {
+        let from_workers = self.exchange.as_ref().map_or(u64::MAX, Exchange::sequence_next);
+        self.queues_sequence_next().min(from_workers)
+    }
+
+    fn queues_sequence_next(&self) -> u64 {
         self.receivers.iter().map(|receiver| receiver.queue.sequence_next()).min().unwrap_or(u64::MAX)
     }
 
-    /// Sleeps until a port has packets or [`SLEEP_MS`] has passed. If a port cannot wake the
+    /// Sleeps until a port or another worker has packets or [`SLEEP_MS`] has passed. If a port cannot wake the
     /// worker, only yields the core to other threads.
     pub(crate) fn sleep(&self) {
         let open = self.receivers.iter().filter(|receiver| !receiver.ended);
         let wakes = open.map(|receiver| Some(PollFd::new(receiver.queue.wakes()?, PollFlags::POLLIN)));
-        match wakes.collect::<Option<Vec<_>>>() {
-            // The next receive call reports any error of the port.
-            Some(mut ports) => drop(poll(&mut ports, SLEEP_MS)),
-            None => std::thread::yield_now(),
+        let Some(mut wakes) = wakes.collect::<Option<Vec<_>>>() else { return std::thread::yield_now() };
+        if let Some(exchange) = &self.exchange {
+            let Some(event) = exchange.begin_sleep() else { return };
+            wakes.push(PollFd::new(event, PollFlags::POLLIN));
+        }
+        // The next receive call reports any error of the port.
+        drop(poll(&mut wakes, SLEEP_MS));
+        if let Some(exchange) = &self.exchange {
+            exchange.end_sleep();
         }
     }
 
@@ -169,7 +226,7 @@ mod tests {
     fn intake(configuration: &str, has_packet_clock: bool) -> (Core, Intake) {
         let mut surroundings = Surroundings::new(configuration);
         let guard = Guard::new(surroundings.core.plan.stages.iter().map(|stage| &stage.function));
-        let intake = Intake::new(surroundings.receivers(), guard, 64, has_packet_clock);
+        let intake = Intake::new(surroundings.receivers(), guard, None, 64, has_packet_clock);
         (surroundings.core, intake)
     }
 

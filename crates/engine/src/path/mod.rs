@@ -12,7 +12,8 @@
 //! Each part owns its state. All parts share [`Core`](core::Core). No part calls another: a part
 //! returns packets to the loop in this file, which passes them to the next part.
 //!
-//! A worker shares no mutable data with other workers on the packet path. One loop iteration
+//! A worker shares no mutable data with other workers on the packet path, except for the rings of
+//! `exchange.rs`. One loop iteration
 //! receives one burst per port and works until nothing moves. An asynchronous device returns
 //! packets in later iterations.
 
@@ -23,6 +24,7 @@ pub(crate) mod collect;
 pub(crate) mod core;
 pub(crate) mod device;
 pub(crate) mod egress;
+pub(crate) mod exchange;
 pub(crate) mod exit;
 pub(crate) mod feed;
 pub(crate) mod flood;
@@ -46,7 +48,7 @@ use godwit_packet::Region;
 use godwit_sched::Chunk;
 
 use crate::error::Error;
-use crate::observe::counters::{DROPPED_CHAIN, DROPPED_UNROUTED, IDLE_LOOPS, LOOPS, WORKED_NS};
+use crate::observe::counters::{DROPPED_CHAIN, DROPPED_UNROUTED, EXCHANGED, IDLE_LOOPS, LOOPS, WORKED_NS};
 use crate::observe::observer::Observer;
 use crate::observe::view::WorkerView;
 use crate::path::arrange::FRAGMENTS_MAX;
@@ -55,6 +57,7 @@ use crate::path::collect::{Collect, Polled};
 use crate::path::core::{Core, Iteration};
 use crate::path::device::WorkerDevice;
 use crate::path::egress::NamedTransmit;
+use crate::path::exchange::Exchange;
 use crate::path::exit::Exit;
 use crate::path::feed::Feed;
 use crate::path::guard::Guard;
@@ -87,6 +90,8 @@ pub(crate) struct WorkerConfig {
     pub(crate) region: Region,
     /// Receive queues, one per source.
     pub(crate) receivers: Vec<NamedReceive>,
+    /// Rings to and from other workers, or `None` if every packet arrives at its worker.
+    pub(crate) exchange: Option<Exchange>,
     /// Transmit queues, one per port.
     pub(crate) transmitters: Vec<NamedTransmit>,
     /// CPU part of each function. The entry is `None` if the function has no such part.
@@ -147,7 +152,7 @@ impl Worker {
         let feed_waits = waits && reserve >= FRAGMENTS_MAX;
         let guard = Guard::new(config.plan.stages.iter().map(|stage| &stage.function));
         Self {
-            intake: Intake::new(config.receivers, guard, config.burst_packets, config.packet_clock),
+            intake: Intake::new(config.receivers, guard, config.exchange, config.burst_packets, config.packet_clock),
             classify: Classify::default(),
             feed: Feed::new(&config.plan, config.host_halves, feed_waits),
             collect: Collect::new(config.devices, allowed),
@@ -193,7 +198,7 @@ impl Worker {
                 idle_loops = 0;
             } else {
                 let is_empty = self.core.order.in_flight() == 0 && self.core.held == 0;
-                if is_empty && self.intake.has_no_more(stopping) && self.exit.is_idle() {
+                if is_empty && self.intake.has_no_more(stopping) && self.intake.is_settled() && self.exit.is_idle() {
                     break;
                 }
                 self.core.counts.add(IDLE_LOOPS, 1);
@@ -265,6 +270,7 @@ impl Worker {
     fn receive(&mut self, now_ns: u64, stopping: bool) -> Result<usize, Error> {
         let Self { core, intake, classify, feed, exit, change, .. } = self;
         let mut received = 0;
+        let exchanged = core.counts.value(EXCHANGED);
         for source in 0..intake.sources() {
             let batch = intake.receive(core, source, now_ns, stopping)?;
             received += batch.len();
@@ -273,7 +279,8 @@ impl Worker {
                 classify.classify(core, &batch.descriptors, |core, group| pass_on(core, feed, exit, group));
             }
         }
-        Ok(received)
+        // Packets that were passed to other workers are work too.
+        Ok(received + (core.counts.value(EXCHANGED) - exchanged) as usize)
     }
 
     /// Moves packets through functions and devices until none can move further. Returns whether any

@@ -5,6 +5,7 @@
 //! | `arrange`, `flood` | packets that functions split, join, create, drop and copy |
 //! | `change`, `rekey` | changes of the chain and of SAs while packets flow |
 //! | `config` | configurations, valid and invalid |
+//! | `exchange` | packets that arrive at workers that do not own their state |
 //! | `failover`, `spread` | devices that fail, and functions on several devices |
 //! | `housekeeping` | regular work of functions |
 //! | `live` | ports outside the engine |
@@ -16,6 +17,7 @@ mod arrange;
 mod change;
 mod common;
 mod config;
+mod exchange;
 mod failover;
 mod failures;
 mod faults;

@@ -6,7 +6,7 @@ use std::sync::{Arc, RwLock};
 
 use arc_swap::ArcSwap;
 use godwit_packet::simd::Isa;
-use godwit_packet::{BUCKETS, SteerKey};
+use godwit_packet::{ANY_WORKER, BUCKETS, SteerKey};
 use godwit_wire::{Parsed, protocol};
 
 use super::frame::{Frame, Packet, Plain, PlainEsp};
@@ -392,6 +392,18 @@ impl Database {
         }
     }
 
+    /// Returns the steering bucket of the SA that processes a frame, or `None` if no SA does.
+    #[inline(always)]
+    fn bucket_of(&self, policies: &Policies, frame: &[u8]) -> Option<usize> {
+        if let Some(bucket) = self.lengths.bucket_of_fragment(frame) {
+            return Some(bucket);
+        }
+        match self.decide(policies, frame).decided() {
+            Decided::Encrypt(sa) | Decided::Decrypt(sa, _) => Some(Self::bucket(sa)),
+            Decided::Pass(_) | Decided::Drop(_) => None,
+        }
+    }
+
     pub(super) fn bucket(index: u32) -> usize {
         index as usize % BUCKETS
     }
@@ -433,12 +445,13 @@ impl SteerKey for Database {
     /// Returns the number that selects the worker of a packet: the steering bucket of its SA, or
     /// the flow hash without an SA.
     fn steer_key(&self, frame: &[u8], _parsed: &Parsed, flow_hash: u32) -> u32 {
-        if let Some(bucket) = self.lengths.bucket_of_fragment(frame) {
-            return bucket as u32;
-        }
-        match self.decide(&self.policies.load(), frame).decided() {
-            Decided::Encrypt(sa) | Decided::Decrypt(sa, _) => Self::bucket(sa) as u32,
-            Decided::Pass(_) | Decided::Drop(_) => flow_hash,
+        self.bucket_of(&self.policies.load(), frame).map_or(flow_hash, |bucket| bucket as u32)
+    }
+
+    fn buckets(&self, frames: &[&[u8]], buckets: &mut [u8]) {
+        let policies = self.policies.load();
+        for (frame, bucket) in frames.iter().zip(buckets) {
+            *bucket = self.bucket_of(&policies, frame).map_or(ANY_WORKER, |bucket| bucket as u8);
         }
     }
 }

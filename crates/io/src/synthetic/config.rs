@@ -70,6 +70,8 @@ pub struct Config {
     pub packets: u64,
     /// Selects the arrival time of the packets.
     pub time: Time,
+    /// Selects the worker at which a packet arrives.
+    pub spread: Spread,
     /// Whether the port computes a digest of all packets that are sent to it.
     pub digest: bool,
     /// Whether each generated packet contains its sequence number and the time of its generation.
@@ -132,6 +134,17 @@ pub enum Time {
     Schedule,
 }
 
+/// Selects the worker at which generated packets arrive.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Spread {
+    /// Each packet arrives at the worker that owns its state, such as an SA.
+    Owner,
+    /// The flow hash selects the worker, as in a NIC that does not know SAs. The workers then pass
+    /// packets to the worker that owns their state.
+    Flow,
+}
+
 impl Default for Config {
     fn default() -> Self {
         Self {
@@ -155,6 +168,7 @@ impl Default for Config {
             queue_packets: 0,
             packets: 0,
             time: Time::Clock,
+            spread: Spread::Owner,
             digest: false,
             probe: false,
             probes: None,

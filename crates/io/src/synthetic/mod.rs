@@ -38,7 +38,7 @@ mod schedule;
 mod sink;
 mod units;
 
-pub use config::{Config, IpVersion, PayloadKind, Time, Transport};
+pub use config::{Config, IpVersion, PayloadKind, Spread, Time, Transport};
 pub use generator::Generator;
 pub use probe::{PROBE_BYTES, ProbeReport, Probes};
 pub use receive::{receiver, receiver_with_clock};

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use godwit_packet::{Batch, Region};
 
-use super::config::{Config, Time};
+use super::config::{Config, Spread, Time};
 use super::generator::{Generator, Pace, Stop};
 use super::probe::Probes;
 use super::program::Program;
@@ -25,7 +25,11 @@ pub fn receiver(config: &Config, context: QueueContext) -> Result<Box<dyn Receiv
 /// Returns an error in the same cases as [`receiver`].
 pub fn receiver_with_clock(config: &Config, context: QueueContext, clock: Clock) -> Result<Box<dyn Receive>, Error> {
     let workers = context.steering.workers();
-    let generator = Generator::new(config, context.steering, context.worker, context.port)?;
+    let steering = match config.spread {
+        Spread::Owner => context.steering,
+        Spread::Flow => Arc::new(context.steering.by_flow()),
+    };
+    let generator = Generator::new(config, steering, context.worker, context.port)?;
     let units_per_s = match config.rate {
         Rate::Max => None,
         Rate::PacketsPerS(rate) | Rate::BitsPerS(rate) => Some(rate),
@@ -43,6 +47,7 @@ pub fn receiver_with_clock(config: &Config, context: QueueContext, clock: Clock)
         time: config.time,
         start_ns: None,
         probes: config.probes.clone(),
+        is_steered: config.spread == Spread::Owner,
     }))
 }
 
@@ -66,6 +71,7 @@ struct Receiver {
     /// State of the probe packets, or `None` if packets are not probes. A probe is a packet that
     /// contains its number and the time of its generation.
     probes: Option<Probes>,
+    is_steered: bool,
 }
 
 impl Receive for Receiver {
@@ -111,5 +117,9 @@ impl Receive for Receiver {
 
     fn counters(&self) -> PortCounters {
         self.generator.counters()
+    }
+
+    fn is_steered(&self) -> bool {
+        self.is_steered
     }
 }

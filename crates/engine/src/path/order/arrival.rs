@@ -24,4 +24,17 @@ impl Order {
             rest = remaining;
         }
     }
+
+    /// Assigns slots of the order ring to packets that arrived at other workers, as
+    /// [`arrive`](Self::arrive) does. `arrivals_ns` contains the arrival time of each packet.
+    pub(crate) fn arrive_at(&mut self, descriptors: &mut [Descriptor], stamps: &[Stamp], arrivals_ns: &[u64]) {
+        let (mut packets, mut stamps, mut times) = (descriptors, stamps, arrivals_ns);
+        while let Some(&time_ns) = times.first() {
+            let alike = times.iter().take_while(|time| **time == time_ns).count();
+            let (run, other_packets) = packets.split_at_mut(alike);
+            let (run_stamps, other_stamps) = stamps.split_at(alike);
+            self.arrive(run, run_stamps, time_ns);
+            (packets, stamps, times) = (other_packets, other_stamps, &times[alike..]);
+        }
+    }
 }
