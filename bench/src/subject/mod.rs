@@ -129,6 +129,13 @@ pub(crate) const SUBJECTS: &[Subject] = &[
         parameters: &[],
         run: ipsec::io_models::run,
     },
+    Subject {
+        name: "ipsec-workers",
+        devices: Devices::One,
+        options: &[LANE, &[&SUITE, &SAS]],
+        parameters: &[],
+        run: ipsec::workers::run,
+    },
     Subject { name: "ipv4-table", devices: Devices::Cpu, options: &[], parameters: &[], run: table::ipv4::lookup },
     Subject { name: "ipv4-load", devices: Devices::Cpu, options: &[], parameters: &[], run: table::ipv4::load },
     Subject { name: "ipv6-table", devices: Devices::Cpu, options: &[], parameters: &[], run: table::ipv6::lookup },

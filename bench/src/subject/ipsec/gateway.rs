@@ -65,6 +65,8 @@ pub(super) struct Gateway<'a> {
     pub(super) workers: usize,
     /// Whether a separate thread sends for each worker.
     pub(super) dual: bool,
+    /// Whether packets arrive at any worker, as from a NIC that does not know SAs.
+    pub(super) by_flow: bool,
     pub(super) associations: &'a Associations,
 }
 
@@ -81,6 +83,7 @@ impl<'a> Gateway<'a> {
             implementation: Implementation::Scalar,
             workers: 1,
             dual: false,
+            by_flow: false,
             associations,
         }
     }
@@ -224,6 +227,7 @@ impl<'a> Gateway<'a> {
     fn configuration(&self, packets: Option<u32>) -> String {
         let Self { options, size, devices, workers, .. } = *self;
         let io = if self.dual { "dual" } else { "single" };
+        let spread = if self.by_flow { "flow" } else { "owner" };
         let layout = layout_name(options.layout);
         let in_flight_packets = match (options.packets, devices) {
             (Some(packets), _) => packets,
@@ -264,6 +268,7 @@ impl<'a> Gateway<'a> {
             payload = "{payload}"
             packets = {count}
             digest = {digest}
+            spread = "{spread}"
             [[chain]]
             from = "memory"
             to = "gateway"

@@ -9,6 +9,7 @@
 //! | `gateway.rs` | the whole engine around encryption |
 //! | `gateway_rows.rs`, `gateway_together.rs` | the gateway on devices; on CPU cores and a device together |
 //! | `io_models.rs` | the gateway with one thread for input and output, and with two |
+//! | `workers.rs` | the gateway on several workers, with packets that arrive at any of them |
 //! | `figures.rs` | figures 8 and 12 of PIPSEA and figure 9(a) of APUNet |
 
 pub(super) mod alone;
@@ -21,3 +22,4 @@ mod jobs;
 mod peers;
 pub(super) mod together;
 mod whole;
+pub(super) mod workers;
