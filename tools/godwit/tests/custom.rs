@@ -141,3 +141,33 @@ fn a_package_runs_without_a_compiler() {
     fs::set_permissions(at("police.gwf"), fs::Permissions::from_mode(0o666)).unwrap();
     assert!(without("package.toml").refused().contains("chmod"));
 }
+
+/// The network card selects the worker of a packet by its flow, but a NAT keeps its flows by source.
+#[test]
+fn a_nat_gives_the_same_result_on_any_number_of_workers() {
+    let folder = tempfile::tempdir().unwrap();
+    for name in ["nat44.c", "nat44.toml"] {
+        fs::copy(example("functions/nat44").join(name), folder.path().join(name)).unwrap();
+    }
+    let path = folder.path().join("nat44.toml");
+    let text = fs::read_to_string(&path).unwrap().replacen(
+        "source = \"10.0.0.0/8\"",
+        "source = \"10.0.0.0/8\"\npackets = 30000\nspread = \"flow\"",
+        1,
+    );
+    // The packets from outside are not for the pool, so every worker can process them.
+    let text = text.replacen("192.0.2.0/30", "203.0.113.0/24", 1);
+    let text = text.replacen("seed = 2", "seed = 2\npackets = 1000\nspread = \"flow\"", 1);
+    let counted = |workers: usize| {
+        fs::write(&path, format!("[engine]\nworkers = {workers}\npin = false\n{text}")).unwrap();
+        let json = folder.path().join("report.json");
+        run(godwit().arg("run").arg(&path).arg("--json").arg(&json)).succeeded();
+        let report = common::conserved(&fs::read_to_string(&json).unwrap());
+        let exchanged = counter(&report, "engine_exchanged");
+        assert_eq!(exchanged > 0, workers > 1, "{report:#}");
+        ["outbound", "inbound", "bypass"].map(|verdict| counter(&report, &format!("nat44_verdict_{verdict}")))
+    };
+    for workers in 1..=3 {
+        assert_eq!(counted(workers), [30_000, 0, 1000], "{workers} workers");
+    }
+}

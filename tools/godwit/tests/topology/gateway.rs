@@ -230,3 +230,109 @@ fn hosts_reach_each_other_through_an_ipv6_tunnel() {
     let reports = silent([&left, &right], [at_left, at_right]);
     opened_what_was_sent([&left, &right], &reports);
 }
+
+/// Number of SAs in each direction, and of hosts behind the right gateway.
+const SAS: u32 = 6;
+
+/// Configuration of a gateway with two workers and one SA for each host behind the right gateway.
+/// `is_left` states which gateway it is.
+fn config_of_workers(end: &End<'_>, is_left: bool) -> String {
+    let [own, other] = end.outside;
+    let sa = |name: &str, spi: u32, direction: &str, ends: [&str; 2]| {
+        let transforms = format!("encryption = \"aes-128-gcm\"\nencryption_key = \"{}\"\n", key(spi));
+        security_association(name, spi, direction, ends, &transforms)
+    };
+    let mut sas = String::new();
+    for number in 0..SAS {
+        let spis = [0x3000 + number, 0x4000 + number];
+        let [out, back] = if is_left { spis } else { [spis[1], spis[0]] };
+        let name = if number == 0 { "out".to_owned() } else { format!("out-{number}") };
+        sas += &sa(&name, out, "out", [own, other]);
+        sas += &sa(&format!("in-{number}"), back, "in", [other, own]);
+        let selector = if is_left { "destination" } else { "source" };
+        sas += &format!(
+            "[[function.policy]]\naction = \"protect\"\n{selector} = \"10.2.0.{}\"\nsa = \"{name}\"\n",
+            2 + number
+        );
+    }
+    end.config(&sas, "protocol = \"esp\"").replacen("[engine]\n", "[engine]\nworkers = 2\n", 1)
+}
+
+/// The NICs spread packets over two workers, and each worker owns half of the SAs.
+#[test]
+fn two_workers_share_the_sas_of_a_tunnel() {
+    let Some(mut net) = Net::new(&["ping", "iperf3", "ethtool"]) else { return };
+    let [a, left, right, b] = ["a", "gl", "gr", "b"].map(|name| net.host(name));
+    let hosts: Vec<String> = (0..SAS).map(|number| format!("10.2.0.{}/24", 2 + number)).collect();
+    let hosts: Vec<&str> = hosts.iter().map(String::as_str).collect();
+    net.cable([(&a, "eth0", &["10.1.0.2/24"]), (&left, "lan", &["10.1.0.1/24"])]);
+    net.cable([(&left, "wan", &["192.0.2.1/24"]), (&right, "wan", &["192.0.2.2/24"])]);
+    net.cable([(&right, "lan", &["10.2.0.1/24"]), (&b, "eth0", &hosts)]);
+    let ends = [(&a, "eth0"), (&left, "lan"), (&left, "wan"), (&right, "wan"), (&right, "lan"), (&b, "eth0")];
+    for (host, name) in ends {
+        if !host.try_sh(&format!("ethtool -L {name} rx 2 tx 2")).status.success() {
+            // On a machine with one core, a veth has one queue.
+            return;
+        }
+    }
+    a.sh("ip route add default via 10.1.0.1");
+    b.sh("ip route add default via 10.2.0.1");
+    a.sh("ip link set eth0 mtu 1400");
+    b.sh("ip link set eth0 mtu 1400");
+    let one = End {
+        gateway: &left,
+        host: &a,
+        next_mac: right.mac("wan"),
+        outside: ["192.0.2.1", "192.0.2.2"],
+        inside: ["10.1.0.0/24", "10.2.0.0/24"],
+    };
+    let other = End {
+        gateway: &right,
+        host: &b,
+        next_mac: left.mac("wan"),
+        outside: ["192.0.2.2", "192.0.2.1"],
+        inside: ["10.2.0.0/24", "10.1.0.0/24"],
+    };
+    let at_left = left.godwit(&net, &config_of_workers(&one, true), &["lan", "wan"]);
+    let at_right = right.godwit(&net, &config_of_workers(&other, false), &["lan", "wan"]);
+    let pings: Vec<_> = (0..SAS)
+        .map(|number| {
+            let mut ping = a.command("ping");
+            ping.args(["-c", "100", "-i", "0.004", "-W", "4", &format!("10.2.0.{}", 2 + number)]);
+            ping.stdout(std::process::Stdio::piped()).spawn().expect("ping starts")
+        })
+        .collect();
+    for ping in pings {
+        let printed = String::from_utf8(ping.wait_with_output().expect("ping ends").stdout).expect("text");
+        assert!(printed.contains("100 received") && !printed.contains("DUP"), "{printed}");
+        // The answers come in the order of the requests.
+        let number = |line: &str| line.split("icmp_seq=").nth(1)?.split(' ').next()?.parse::<u32>().ok();
+        assert!(printed.lines().filter_map(number).eq(1..=100), "{printed}");
+    }
+    let server = b.start("iperf3 -s");
+    wait_for("iperf3", || b.try_sh("ss -Hltn 'sport = 5201' | grep -q .").status.success());
+    for number in 0..2 {
+        let printed: Value =
+            serde_json::from_str(&a.sh(&format!("iperf3 -c 10.2.0.{} -t 1 -P 4 -J", 2 + number))).expect("JSON");
+        assert!(
+            printed["end"]["sum_received"]["bits_per_second"].as_f64().is_some_and(|bits| bits > 1e6),
+            "{printed:#}"
+        );
+    }
+    drop(server);
+    let reports = silent([&left, &right], [at_left, at_right]);
+    for report in &reports {
+        assert!(counter(report, "engine_exchanged") > 100, "{report:#}");
+        for reason in ["ipsec_dropped_wrong_worker", "ipsec_dropped_replayed", "ipsec_dropped_authentication"] {
+            assert_eq!(counter(report, reason), 0, "{reason}: {report:#}");
+        }
+    }
+    let [one, other] = &reports;
+    for (sender, from, to) in [(&left, one, other), (&right, other, one)] {
+        let lost = port(to, "wan", "missed") + sender.counted("wan").dropped + counter(to, "engine_dropped_exchange");
+        let (encrypted, opened) = (counter(from, "ipsec_verdict_encrypted"), counter(to, "ipsec_verdict_decrypted"));
+        // A full ring of the receiver drops tunnelled packets or packets of the inner network.
+        let least = opened + port(to, "wan", "missed") + sender.counted("wan").dropped;
+        assert!((least..=opened + lost).contains(&encrypted), "{encrypted} sent, {opened} opened: {from:#} {to:#}");
+    }
+}
