@@ -57,7 +57,7 @@ impl Waker {
         fence(Ordering::SeqCst);
         if self.is_asleep.load(Ordering::Relaxed) && self.is_asleep.swap(false, Ordering::Relaxed) {
             // A full counter also wakes the worker.
-            drop(self.event.write(1));
+            let _ = self.event.write(1);
         }
     }
 }
@@ -237,7 +237,7 @@ impl Exchange {
         if !waker.is_asleep.swap(false, Ordering::Relaxed) {
             // The event is not set yet if the other worker is just writing it. The next sleep then
             // ends at once.
-            drop(waker.event.read());
+            let _ = waker.event.read();
         }
     }
 }
@@ -344,7 +344,7 @@ mod tests {
     fn a_packet_wakes_its_worker() {
         let ([mut first, mut second], mut region) = exchanges(4, true);
         let mut counts = Counts::new(WORKER_COUNTERS.len());
-        let is_set = |event| poll(&mut [PollFd::new(event, PollFlags::POLLIN)], 0_u8).unwrap() == 1;
+        let is_set = |event: BorrowedFd<'_>| poll(&mut [PollFd::new(event, PollFlags::POLLIN)], 0_u8).unwrap() == 1;
         assert!(!is_set(second.begin_sleep().unwrap()));
         let mut packets = batch(&mut region, &[1]);
         first.pass(&mut region, &mut counts, &mut packets, 0);

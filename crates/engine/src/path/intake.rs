@@ -190,7 +190,7 @@ impl Intake {
             wakes.push(PollFd::new(event, PollFlags::POLLIN));
         }
         // The next receive call reports any error of the port.
-        drop(poll(&mut wakes, SLEEP_MS));
+        let _ = poll(&mut wakes, SLEEP_MS);
         if let Some(exchange) = &self.exchange {
             exchange.end_sleep();
         }

@@ -182,7 +182,8 @@ fn tunnel(workers: usize, idle: &str, direction: &str) -> String {
         .port("nic", "synthetic", "")
         .function("tunnel", "ipsec", "");
     for sa in 0..SAS {
-        let key = format!("{sa:02x}").repeat(20);
+        let key: String =
+            (0..20).map(|byte| format!("{:02x}", (byte * 37 + byte * byte * 11 + sa * 29) % 256)).collect();
         let window = if direction == "in" { "replay_window = 64\n" } else { "" };
         let sa = format!(
             "name = \"sa-{sa}\"\nspi = {}\ndirection = \"{direction}\"\nsource = \"192.0.2.1\"\ndestination = \"192.0.2.2\"\n\
@@ -207,7 +208,7 @@ fn flows(queues: usize) -> Vec<Vec<Vec<u8>>> {
     let mut packets = vec![Vec::new(); queues];
     for number in 0..PACKETS_PER_FLOW {
         for flow in 0..SAS * FLOWS_PER_SA {
-            packets[(flow / SAS + flow % 3) as usize % queues].push(packet(flow, number));
+            packets[(flow / SAS) as usize % queues].push(packet(flow, number));
         }
     }
     packets
@@ -290,10 +291,10 @@ fn spread_packets_give_the_result_of_one_worker() {
         assert_eq!((report.conservation.sent, report.conservation.dropped), (20_000, 0));
         (report.ports[0].digest, count(&report, "engine_exchanged"))
     };
-    let (expected, exchanged) = run(1, "owner", "slots");
+    assert_eq!(run(4, "owner", "slots"), run(1, "owner", "slots"));
+    let (expected, exchanged) = run(1, "flow", "slots");
     assert!(expected.is_some() && exchanged == 0);
     for layout in ["slots", "dense"] {
-        assert_eq!(run(4, "owner", layout), (expected, 0));
         for workers in [1, 2, 4] {
             let (digest, exchanged) = run(workers, "flow", layout);
             assert_eq!(digest, expected, "{workers} workers");
