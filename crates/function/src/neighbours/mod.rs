@@ -201,11 +201,24 @@ impl Neighbours {
         Some((station, target, resolution))
     }
 
-    /// Returns the state of a station for which packets are held.
-    pub(crate) fn resolution(&self, station: Station) -> Resolution {
-        // The table forgets only stations that have not answered. A missing station is therefore
-        // silent.
-        self.lock().resolution(station).unwrap_or(Resolution::Silent)
+    /// Determines the states of stations for which packets are held.
+    pub(crate) fn find_states(&self, stations: &mut [(Station, Resolution)]) {
+        if stations.is_empty() {
+            return;
+        }
+        let table = self.lock();
+        for (station, resolution) in stations {
+            // The table forgets only stations that have not answered. A station that is not in the
+            // table is therefore silent.
+            *resolution = table.resolution(*station).unwrap_or(Resolution::Silent);
+        }
+    }
+
+    #[cfg(test)]
+    fn resolution(&self, station: Station) -> Resolution {
+        let mut states = [(station, Resolution::Pending)];
+        self.find_states(&mut states);
+        states[0].1
     }
 
     /// Records the Ethernet address of a station. A station that is not in the table is ignored.

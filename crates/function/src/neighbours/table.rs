@@ -21,8 +21,9 @@ use super::{
 
 #[derive(Debug, Default)]
 pub(super) struct Table {
-    /// Next hops whose addresses must be resolved, by function number and next hop index.
-    targets: HashMap<(usize, u32), Target>,
+    /// Next hops whose addresses must be resolved, by the number of their function and by their
+    /// index in the function.
+    targets: Vec<Vec<Option<Target>>>,
     stations: HashMap<Station, Entry>,
     /// Stations, each with the time of its next action. An item is valid if its time equals the
     /// station's [`Entry::timer_ns`].
@@ -77,14 +78,21 @@ enum Phase {
 
 impl Table {
     pub(super) fn register(&mut self, function: usize, next_hop: u32, target: Target) {
-        self.targets.insert((function, next_hop), target);
+        if self.targets.len() <= function {
+            self.targets.resize_with(function + 1, Vec::new);
+        }
+        let (targets, next_hop) = (&mut self.targets[function], next_hop as usize);
+        if targets.len() <= next_hop {
+            targets.resize(next_hop + 1, None);
+        }
+        targets[next_hop] = Some(target);
         if let Some(gateway) = target.gateway {
             self.insert((target.port, gateway), 0, true);
         }
     }
 
     pub(super) fn target(&self, function: usize, next_hop: u32) -> Option<Target> {
-        self.targets.get(&(function, next_hop)).copied()
+        *self.targets.get(function)?.get(next_hop as usize)?
     }
 
     pub(super) fn resolution(&self, station: Station) -> Option<Resolution> {

@@ -20,8 +20,9 @@ use crate::fragments::{Fault, Split, ip_at, message};
 use crate::neighbours::{Bucket, Request, Resolution, Station, Target};
 use crate::{Arrange, Arrangement, Complete, PreviousOutcome, Step, Work};
 
-/// Interval at which a worker that holds packets checks the neighbour table, in nanoseconds.
-/// Another worker may have received the awaited answer.
+/// Interval between two checks for packets that have been held for too long, in nanoseconds. A
+/// worker that holds packets also checks the neighbour table at least this often, because another
+/// worker may have received the awaited answer.
 const LOOK_NS: u64 = 1_000_000;
 
 /// State of the responder on one worker.
@@ -38,106 +39,135 @@ pub(super) struct ResponderHost {
     waiting: Waiting,
     /// Version of the neighbour table when this worker last checked its held packets.
     seen_version: u64,
+    /// Time of the next check for packets that have been held for too long.
+    look_ns: u64,
     requests: Vec<Request>,
+    /// List that is reused, with the stations for which packets are held, and their states.
+    resolutions: Vec<(Station, Resolution)>,
 }
 
 impl ResponderHost {
     pub(super) fn new(settings: Arc<Settings>) -> Self {
         let messages = Bucket::new(settings.messages_a_second);
-        let (unreachable, waiting, seen_version, requests) = Default::default();
-        Self { settings, messages, is_limited: true, unreachable, waiting, seen_version, requests }
+        let (unreachable, waiting, seen_version, look_ns) = Default::default();
+        let (requests, resolutions) = Default::default();
+        Self {
+            settings,
+            messages,
+            is_limited: true,
+            unreachable,
+            waiting,
+            seen_version,
+            look_ns,
+            requests,
+            resolutions,
+        }
     }
 
+    /// Appends the steps for one packet.
     fn handle(
         &mut self,
         region: &mut Region,
+        steps: &mut Vec<Step>,
         packet: &Descriptor,
         previous: Option<&PreviousOutcome>,
         now_ns: u64,
         live: bool,
-    ) -> Vec<Step> {
-        let drop = |reason| vec![Step::Drop { packet: *packet, reason }];
+    ) {
         let outcome = previous.map_or(Outcome::default(), |previous| previous.outcome);
         let fault = match previous.and_then(PreviousOutcome::verdict) {
             Some("ttl_exceeded" | "hop_limit_exceeded") => Fault::HopLimit,
             Some("no_route") => Fault::NoRoute,
             Some("too_big") => Fault::TooBig(outcome.value as usize),
-            Some("fragment") => return split(region, packet, outcome).unwrap_or_else(|| drop(DROP_NO_ROOM)),
+            Some("fragment") => {
+                let parts = split(region, packet, outcome);
+                return steps.extend(parts.unwrap_or_else(|| vec![drop(packet, DROP_NO_ROOM)]));
+            }
             Some("unresolved") => {
+                let to = destination(region.frame(packet));
                 // The destination is an address of this machine within an on-link prefix. No other
                 // station has this address, so the machine itself answers.
-                if destination(region.frame(packet)).is_some_and(|address| self.settings.has(address)) {
-                    return self.answer(region, packet, now_ns, live);
+                if to.is_some_and(|address| self.settings.has(address)) {
+                    return steps.push(self.answer(region, packet, now_ns, live));
                 }
-                if let Some(steps) =
-                    previous.filter(|_| live).and_then(|previous| self.resolve(region, packet, previous, now_ns))
+                if let Some(step) =
+                    previous.filter(|_| live).and_then(|previous| self.resolve(region, packet, to?, previous, now_ns))
                 {
-                    return steps;
+                    return steps.push(step);
                 }
-                let is_unreachable = destination(region.frame(packet)).is_some_and(|address| {
+                let is_unreachable = to.is_some_and(|address| {
                     let station = (outcome.port, address);
                     self.unreachable.look_up(station, packet.port.into(), now_ns) == Resolution::Silent
                 });
                 if !is_unreachable {
-                    return drop(DROP_UNRESOLVED);
+                    return steps.push(drop(packet, DROP_UNRESOLVED));
                 }
                 Fault::NoHost
             }
-            _ => return self.answer(region, packet, now_ns, live),
+            _ => return steps.push(self.answer(region, packet, now_ns, live)),
         };
-        self.send_error(region, packet, fault, now_ns)
+        steps.push(self.send_error(region, packet, fault, now_ns));
     }
 
-    fn send_error(&mut self, region: &mut Region, packet: &Descriptor, fault: Fault, now_ns: u64) -> Vec<Step> {
+    fn send_error(&mut self, region: &mut Region, packet: &Descriptor, fault: Fault, now_ns: u64) -> Step {
         match self.message(region.frame(packet), packet.port.into(), fault, now_ns) {
             Some(frame) => send_reply(region, packet, &frame),
-            None => vec![Step::Drop { packet: *packet, reason: DROP_UNTOLD }],
+            None => drop(packet, DROP_UNTOLD),
         }
     }
 
     /// Handles a packet to a station whose address is being resolved, by the responder or by the
-    /// operating system. Returns `None` for any other packet.
+    /// operating system. `to` is the destination of the packet. Returns `None` for any other packet.
     fn resolve(
         &mut self,
         region: &mut Region,
         packet: &Descriptor,
+        to: IpAddr,
         previous: &PreviousOutcome,
         now_ns: u64,
-    ) -> Option<Vec<Step>> {
-        let drop = vec![Step::Drop { packet: *packet, reason: DROP_UNRESOLVED }];
-        let frame = region.frame(packet);
-        let (at, to) = (ip_at(frame)?, destination(frame)?);
-        let settings = Arc::clone(&self.settings);
+    ) -> Option<Step> {
         let (function, next_hop, from) = (previous.function, previous.outcome.value, packet.port.into());
-        let resolved = settings.neighbours.resolve(function, next_hop, to, from, now_ns);
+        let resolved = self.settings.neighbours.resolve(function, next_hop, to, from, now_ns);
         let (station, target, resolution) =
             resolved.or_else(|| self.await_kernel(function, next_hop, to, from, now_ns))?;
+        if resolution == Resolution::Policed {
+            return Some(drop(packet, DROP_POLICED));
+        }
+        let frame = region.frame(packet);
+        let at = ip_at(frame)?;
         if ip_bytes(&frame[at..])? > usize::from(target.mtu) {
             // For an unresolved next hop, the kernel does not compare the packet length with the
             // MTU. A packet that needs fragmentation is dropped rather than held.
             let may_be_cut = frame[at] >> 4 == 4 && frame.get(at + 6)? & 0x40 == 0;
             let fault = Fault::TooBig(target.mtu.into());
-            return Some(if may_be_cut { drop } else { self.send_error(region, packet, fault, now_ns) });
+            return Some(if may_be_cut {
+                drop(packet, DROP_UNRESOLVED)
+            } else {
+                self.send_error(region, packet, fault, now_ns)
+            });
         }
-        match resolution {
+        Some(match resolution {
             Resolution::Known { address, is_settled: true } => {
-                let work = forwarded(&settings, region.frame_mut(packet), at, station, address);
-                Some(work.map_or(drop, |work| vec![Step::Keep { packet: *packet, work }]))
+                match forwarded(&self.settings, region.frame_mut(packet), at, station, address) {
+                    Some(work) => Step::Keep { packet: *packet, work },
+                    None => drop(packet, DROP_UNRESOLVED),
+                }
             }
             // Earlier packets to the station may still be held, and must leave before this one.
             Resolution::Known { is_settled: false, .. } | Resolution::Pending => {
                 let is_known = resolution != Resolution::Pending;
-                let limit = if is_known { usize::MAX } else { settings.held_packets };
-                let is_held = self.waiting.hold(station, packet, frame, limit, now_ns);
+                let limit = if is_known { usize::MAX } else { self.settings.held_packets };
                 if is_known {
                     self.seen_version = u64::MAX;
                 }
-                Some(if is_held { vec![Step::Hold { packet: *packet }] } else { drop })
+                match self.waiting.hold(station, packet, frame, limit, now_ns) {
+                    true => Step::Hold { packet: *packet },
+                    false => drop(packet, DROP_UNRESOLVED),
+                }
             }
-            Resolution::Silent => Some(self.send_error(region, packet, Fault::NoHost, now_ns)),
-            Resolution::Policed => Some(vec![Step::Drop { packet: *packet, reason: DROP_POLICED }]),
-            Resolution::TableFull => Some(drop),
-        }
+            Resolution::Silent => self.send_error(region, packet, Fault::NoHost, now_ns),
+            Resolution::Policed | Resolution::TableFull => drop(packet, DROP_UNRESOLVED),
+        })
     }
 
     /// Returns the station of a packet and its state, if the operating system resolves and reports
@@ -163,41 +193,57 @@ impl ResponderHost {
         Some((station, target, resolution))
     }
 
-    /// Returns the state of a station for which packets are held.
-    fn resolution(&self, station: Station, now_ns: u64) -> Resolution {
+    /// Determines the states of stations for which packets are held.
+    fn find_states(&self, stations: &mut Vec<(Station, Resolution)>, now_ns: u64) {
         let neighbours = &self.settings.neighbours;
-        match neighbours.kernel().address(station) {
-            Some(Some(address)) => Resolution::Known { address, is_settled: false },
-            Some(None) if self.waiting.is_older(station, now_ns.saturating_sub(SILENCE_NS)) => Resolution::Silent,
-            Some(None) => Resolution::Pending,
-            None => neighbours.resolution(station),
+        neighbours.find_states(stations);
+        let kernel = neighbours.kernel();
+        if !kernel.is_used() {
+            return;
+        }
+        for (station, resolution) in stations {
+            *resolution = match kernel.address(*station) {
+                Some(Some(address)) => Resolution::Known { address, is_settled: false },
+                Some(None) if self.waiting.is_older(*station, now_ns.saturating_sub(SILENCE_NS)) => Resolution::Silent,
+                Some(None) => Resolution::Pending,
+                None => continue,
+            };
         }
     }
 
     /// Sends the address requests that are due. Releases the held packets of stations that have
     /// answered or have not answered in time.
     fn poll_neighbours(&mut self, region: &mut Region, steps: &mut Vec<Step>, now_ns: u64) {
-        let settings = Arc::clone(&self.settings);
-        let neighbours = &settings.neighbours;
-        let mut requests = std::mem::take(&mut self.requests);
-        neighbours.poll(now_ns, &mut requests);
-        steps.extend(requests.drain(..).filter_map(|request| request_step(&settings, region, request)));
-        self.requests = requests;
+        let neighbours = &self.settings.neighbours;
+        neighbours.poll(now_ns, &mut self.requests);
+        if !self.requests.is_empty() {
+            let settings = &self.settings;
+            steps.extend(self.requests.drain(..).filter_map(|request| request_step(settings, region, request)));
+        }
         // Both versions only grow, so their sum changes whenever one of them does.
         let version = neighbours.version() + neighbours.kernel().version();
-        if self.seen_version == version && !self.waiting.has_older(now_ns.saturating_sub(SILENCE_NS)) {
+        let has_news = self.seen_version != version;
+        if !has_news && now_ns < self.look_ns {
             return;
         }
         self.seen_version = version;
-        for station in self.waiting.stations() {
-            let resolution = self.resolution(station, now_ns);
-            if resolution == Resolution::Pending {
-                continue;
-            }
+        self.look_ns = now_ns + LOOK_NS;
+        let mut stations = std::mem::take(&mut self.resolutions);
+        let with_state = |station| (station, Resolution::Pending);
+        if has_news {
+            stations.extend(self.waiting.stations().map(with_state));
+        } else {
+            stations.extend(self.waiting.older(now_ns.saturating_sub(SILENCE_NS)).map(with_state));
+        }
+        self.find_states(&mut stations, now_ns);
+        stations.retain(|(_, resolution)| *resolution != Resolution::Pending);
+        stations.sort_unstable_by_key(|(station, _)| *station);
+        for (station, resolution) in stations.drain(..) {
             for held in self.waiting.take(station) {
                 steps.push(self.resume(region, station, resolution, held, now_ns));
             }
         }
+        self.resolutions = stations;
     }
 
     /// Forwards a held packet, or replaces it with an ICMP error.
@@ -228,7 +274,7 @@ impl ResponderHost {
         Step::Resume { packet, work, reason: DROP_NO_ROOM }
     }
 
-    fn answer(&self, region: &mut Region, packet: &Descriptor, now_ns: u64, live: bool) -> Vec<Step> {
+    fn answer(&self, region: &mut Region, packet: &Descriptor, now_ns: u64, live: bool) -> Step {
         let neighbours = &self.settings.neighbours;
         if live
             && neighbours.is_used()
@@ -239,7 +285,7 @@ impl ResponderHost {
         }
         match answers::answer(&self.settings, packet.port.into(), region.frame(packet)) {
             Some(answer) => send_reply(region, packet, &answer),
-            None => vec![Step::Keep { packet: *packet, work: Work::Done(Outcome::verdict(VERDICT_OTHER)) }],
+            None => Step::Keep { packet: *packet, work: Work::Done(Outcome::verdict(VERDICT_OTHER)) },
         }
     }
 
@@ -273,8 +319,8 @@ impl Arrange for ResponderHost {
         let now_ns = packets.now_ns;
         self.is_limited = packets.live;
         for (index, packet) in packets.arrived.iter().enumerate() {
-            let steps = self.handle(packets.region, packet, packets.previous.get(index), now_ns, packets.live);
-            packets.steps.extend(steps);
+            let previous = packets.previous.get(index);
+            self.handle(packets.region, packets.steps, packet, previous, now_ns, packets.live);
         }
         let neighbours = &self.settings.neighbours;
         if !packets.live || !(neighbours.is_used() || neighbours.kernel().is_used()) {
@@ -324,16 +370,20 @@ fn forwarded(settings: &Settings, frame: &mut [u8], at: usize, station: Station,
     Some(Work::Done(Outcome { port, ..Outcome::verdict(VERDICT_FORWARD) }))
 }
 
-/// Replaces the frame of `packet`, and sends it back through its ingress port.
-fn send_reply(region: &mut Region, packet: &Descriptor, frame: &[u8]) -> Vec<Step> {
+/// Replaces the frame of `packet` and sends it back through the port on which the packet arrived.
+fn send_reply(region: &mut Region, packet: &Descriptor, frame: &[u8]) -> Step {
     let room = usize::from(packet.room) * godwit_abi::BUFFER_UNIT_BYTES - usize::from(packet.head);
     if frame.len() > room {
-        return vec![Step::Drop { packet: *packet, reason: DROP_NO_ROOM }];
+        return drop(packet, DROP_NO_ROOM);
     }
     let packet = Descriptor { length: frame.len() as u16, ..*packet };
     region.frame_mut(&packet).copy_from_slice(frame);
     let outcome = Outcome { port: packet.port.into(), ..Outcome::verdict(VERDICT_REPLY) };
-    vec![Step::Keep { packet, work: Work::Done(outcome) }]
+    Step::Keep { packet, work: Work::Done(outcome) }
+}
+
+fn drop(packet: &Descriptor, reason: u8) -> Step {
+    Step::Drop { packet: *packet, reason }
 }
 
 /// Splits a packet into fragments that fit into the MTU in `outcome.value`. Returns `None` if there

@@ -2,6 +2,7 @@
 //! worker copies these packets and frees their buffers.
 
 use std::collections::HashMap;
+use std::collections::hash_map::Entry;
 
 use godwit_abi::Descriptor;
 
@@ -45,13 +46,16 @@ impl Waiting {
         limit: usize,
         now_ns: u64,
     ) -> bool {
-        let held = self.by_station.get(&station).map_or(0, Vec::len);
-        if self.count >= HELD_MAX || held >= limit {
+        if self.count >= HELD_MAX || limit == 0 {
             return false;
         }
-        let queue = self.by_station.entry(station).or_default();
-        // Held packets must leave in arrival order, but reach this function in any order. Their
-        // 16-bit sequence numbers determine the order, with wrap-around.
+        let queue = match self.by_station.entry(station) {
+            Entry::Occupied(queue) if queue.get().len() >= limit => return false,
+            queue => queue.or_default(),
+        };
+        // Held packets must leave in the order of arrival, but reach this function in any order.
+        // Their 16-bit sequence numbers determine the order. The comparison allows for the
+        // wrap-around of these numbers.
         let is_before = |held: &Held| {
             let is_long_ago = now_ns.saturating_sub(held.since_ns) > IN_FLIGHT_NS;
             is_long_ago || packet.order.wrapping_sub(held.packet.order) as i16 >= 0
@@ -64,19 +68,17 @@ impl Waiting {
 
     /// Returns whether packets of a station have been held since before `since_ns`.
     pub(super) fn is_older(&self, station: Station, since_ns: u64) -> bool {
-        self.by_station.get(&station).and_then(|held| held.first()).is_some_and(|held| held.since_ns < since_ns)
+        self.by_station.get(&station).is_some_and(|held| is_older(held, since_ns))
     }
 
-    /// Returns whether any packet has been held since before `since_ns`.
-    pub(super) fn has_older(&self, since_ns: u64) -> bool {
-        self.by_station.keys().any(|&station| self.is_older(station, since_ns))
+    /// Returns the stations for which packets have been held since before `since_ns`.
+    pub(super) fn older(&self, since_ns: u64) -> impl Iterator<Item = Station> {
+        self.by_station.iter().filter(move |(_, held)| is_older(held, since_ns)).map(|(station, _)| *station)
     }
 
-    /// Returns the stations for which packets are held, sorted.
-    pub(super) fn stations(&self) -> Vec<Station> {
-        let mut stations: Vec<_> = self.by_station.keys().copied().collect();
-        stations.sort_unstable();
-        stations
+    /// Returns the stations for which packets are held.
+    pub(super) fn stations(&self) -> impl Iterator<Item = Station> {
+        self.by_station.keys().copied()
     }
 
     /// Removes and returns the packets held for `station`.
@@ -91,4 +93,8 @@ impl Waiting {
         self.by_station.clear();
         std::mem::take(&mut self.count)
     }
+}
+
+fn is_older(held: &[Held], since_ns: u64) -> bool {
+    held.first().is_some_and(|held| held.since_ns < since_ns)
 }
