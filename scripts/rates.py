@@ -1,6 +1,10 @@
 #!/usr/bin/env python3
 """Measures what a trace of dropped packets and a scan of an on-link network cost, as ratios of rates.
 
+The scan is measured alone and beside good traffic. Alone, all packets are for stations whose
+addresses are not known: for few stations, and for random ones. Beside good traffic, the rate of
+this traffic is compared with and without the scan.
+
 The runs with and without the trace, or the scan, alternate, and the medians are compared. Prints
 one row per ratio for the table in fuzz/README.md, and fails if a ratio is below 0.9. Needs idle
 cores: other processes change the rates.
@@ -23,11 +27,12 @@ ROUTER = """
 name = "lan"
 kind = "synthetic"
 flows = {flows}
-destination = "10.0.0.0/16"
+destination = "{destination}"
 
 [[port]]
 name = "wan"
 kind = "synthetic"
+{scan}
 
 [[function]]
 name = "route"
@@ -38,9 +43,18 @@ name = "link"
 port = "wan"
 {next_hop}
 
+[[function.next_hop]]
+name = "router"
+port = "wan"
+{known}
+
 [[function.route]]
 prefix = "10.0.0.0/16"
 next_hop = "link"
+
+[[function.route]]
+prefix = "10.1.0.0/16"
+next_hop = "router"
 
 [[function]]
 name = "self"
@@ -74,10 +88,24 @@ from = "self"
 to = "egress"
 """
 
-FORWARD = 'destination_mac = "02:00:00:00:01:01"\nsource_mac = "02:00:00:00:01:02"'
+KNOWN = 'destination_mac = "02:00:00:00:01:01"\nsource_mac = "02:00:00:00:01:02"'
 ON_LINK = "on_link = true"
 # Fewer stations than the neighbour table holds, and more.
 FEW_STATIONS, MANY_STATIONS = 1000, 60000
+# A scan beside other traffic, from a port of its own.
+SCAN_RATE = "500kpps"
+SCAN = f"""
+[[port]]
+name = "scan"
+kind = "synthetic"
+rate = "{SCAN_RATE}"
+flows = {MANY_STATIONS}
+destination = "10.0.0.0/16"
+
+[[chain]]
+from = "scan"
+to = "route"
+"""
 
 
 def run(*command):
@@ -93,20 +121,34 @@ class Rates:
         self.options, self.folder = options, pathlib.Path(folder)
         self.control = self.folder / "control"
 
-    def config(self, flows, next_hop):
+    def config(self, flows, next_hop, destination="10.0.0.0/16", scan=""):
         path = self.folder / "router.toml"
-        path.write_text(ROUTER.format(flows=flows, next_hop=next_hop))
+        path.write_text(
+            ROUTER.format(flows=flows, next_hop=next_hop, known=KNOWN, destination=destination, scan=scan)
+        )
         return path
+
+    def report_of(self, config):
+        return json.loads(run(self.options.godwit, "run", config, "--seconds", self.options.seconds, "--json", "-"))
 
     def scan(self):
         """Returns the packets per second to few stations, and to random ones."""
         rates = {FEW_STATIONS: [], MANY_STATIONS: []}
         for _ in range(self.options.rounds):
             for flows, measured in rates.items():
-                config = self.config(flows, ON_LINK)
-                report = json.loads(run(self.options.godwit, "run", config, "--seconds", self.options.seconds, "--json", "-"))
+                report = self.report_of(self.config(flows, ON_LINK))
                 measured.append(report["conservation"]["received"] / self.options.seconds)
         return rates[FEW_STATIONS], rates[MANY_STATIONS]
+
+    def beside(self):
+        """Returns the packets per second that are forwarded without and with a scan beside them."""
+        without, scanned = [], []
+        for _ in range(self.options.rounds):
+            for scan, measured in (("", without), (SCAN, scanned)):
+                report = self.report_of(self.config(FEW_STATIONS, ON_LINK, "10.1.0.0/16", scan))
+                forwarded = next(port for port in report["ports"] if port["name"] == "lan")
+                measured.append(forwarded["received_packets"] / self.options.seconds)
+        return without, scanned
 
     def received(self):
         report = json.loads(run(self.options.godwit, "status", "--control", self.control, "--json", "-"))
@@ -118,7 +160,7 @@ class Rates:
 
     def trace(self):
         """Returns the packets per second without and with a trace of dropped packets. None is dropped."""
-        config = self.config(MANY_STATIONS, FORWARD)
+        config = self.config(MANY_STATIONS, KNOWN)
         command = [self.options.godwit, "run", config, "--control", self.control]
         process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
         try:
@@ -160,6 +202,7 @@ def main():
         results = [
             rates.report("trace of dropped packets", rates.trace()),
             rates.report("scan of an on-link network", rates.scan()),
+            rates.report(f"scan of an on-link network at {SCAN_RATE} beside other traffic", rates.beside()),
         ]
     sys.exit(0 if all(results) else 1)
 
