@@ -12,7 +12,7 @@ use godwit_device::{Device, Implementation, Lane};
 use godwit_function::dpi::{Case, Dpi};
 use godwit_function::{
     Arrangement, BuildContext, Error, Function, HostHalf, PreviousOutcome, Running, Step, Work, ipsec, ipv4, ipv6, l2,
-    ndn,
+    ndn, nids,
 };
 use godwit_packet::{Arena, ArenaConfig, Region, Stamp};
 use godwit_sched::Chunk;
@@ -28,8 +28,12 @@ struct Gateway {
     lane: Box<dyn Lane>,
     region: Region,
     chunk: Option<Chunk>,
+    /// Number of packets that were arranged.
+    arranged: u64,
 }
 
+/// Time between two arranged packets, in nanoseconds.
+const INTERVAL_NS: u64 = 1_000_000;
 /// Maximum length of a frame, in bytes. Longer inputs are ignored.
 const FRAME_BYTES_MAX: usize = 2048;
 const PACKETS: usize = 80;
@@ -45,6 +49,7 @@ impl Gateway {
             lane: device.lane().expect("the CPU has a lane"),
             region: Arena::new(config, 1).expect("there is memory").split().remove(0),
             chunk: Some(Chunk::new(1, 1)),
+            arranged: 0,
         }
     }
 
@@ -72,15 +77,17 @@ impl Gateway {
         original.port = port;
         self.region.frame_mut(&original).copy_from_slice(frame);
         let mut steps = Vec::new();
-        let Some(host_half) = self.host_half.as_mut().and_then(HostHalf::arranging) else { return };
+        let Some(host_half) = &mut self.host_half else { return };
+        let stamp = Stamp { sequence: self.arranged, time_ns: self.arranged * INTERVAL_NS };
+        self.arranged += 1;
         host_half.arrange(&mut Arrangement {
             region: &mut self.region,
-            now_ns: 0,
+            now_ns: stamp.time_ns,
             live: false,
             ending: false,
             arrived: &[original],
             previous: &[previous],
-            stamps: &[Stamp::default()],
+            stamps: &[stamp],
             steps: &mut steps,
         });
         for step in steps {
@@ -293,6 +300,17 @@ pub fn ipsec_outbound(data: &[u8]) {
     if data.len() <= FRAME_BYTES_MAX {
         let previous = PreviousOutcome { contract: None, function: 0, outcome: Outcome::default() };
         GATEWAY.with_borrow_mut(|gateway| gateway.arrange(0, data, previous));
+    }
+}
+
+/// Passes a frame to the intrusion detection. Its flows consist of this frame and earlier ones.
+pub fn nids_frame(data: &[u8]) {
+    thread_local! {
+        static SENSOR: RefCell<Gateway> = RefCell::new(Gateway::new(nids::fuzz::function()));
+    }
+    if data.len() <= FRAME_BYTES_MAX {
+        let previous = PreviousOutcome { contract: None, function: 0, outcome: Outcome::default() };
+        SENSOR.with_borrow_mut(|sensor| sensor.arrange(0, data, previous));
     }
 }
 

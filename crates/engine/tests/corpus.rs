@@ -70,7 +70,7 @@ fn the_corpus_of_control_request_is_replayed() {
 type Mutated = (&'static str, &'static str, fn(&[u8]));
 
 /// Functions that process packets.
-const FUNCTIONS: [Mutated; 10] = [
+const FUNCTIONS: [Mutated; 11] = [
     ("template", "ipv4_frame", fuzz::template_frame),
     ("echo", "ipv4_frame", fuzz::echo_frame),
     ("ipv4", "ipv4_frame", fuzz::ipv4_frame),
@@ -81,6 +81,7 @@ const FUNCTIONS: [Mutated; 10] = [
     ("dpi", "dpi_frame", fuzz::dpi_frame),
     ("ndn", "ndn_interest", fuzz::ndn_interest),
     ("responder", "responder_frame", fuzz::responder_frame),
+    ("nids", "wire_parse", fuzz::nids_frame),
 ];
 
 /// Mutated packets reach every function. The kernel and the reference implementation agree.

@@ -6,12 +6,15 @@
 //! | `rules.rs` | the current rules, and their replacement while packets flow |
 //! | `host.rs` | the inspection of each packet |
 //! | `published.rs` | counters, from the workers to the control thread |
+//! | `fuzz.rs` | function for the test of mutated packets |
 //! | `output/` | EVE records, from the workers to a file or socket |
 //!
 //! The crate `godwit-nids` implements the inspection. All of it runs on the CPU before any kernel
 //! runs, because flow state depends on the packet order.
 
 mod config;
+#[doc(hidden)]
+pub mod fuzz;
 mod host;
 mod output;
 mod published;

@@ -70,11 +70,17 @@ impl Rules {
     pub(super) fn load(files: Vec<PathBuf>, variables: Variables) -> Result<Self, Error> {
         let begin = Instant::now();
         let set = read(&files, &variables)?;
+        Ok(Self { files, variables, ..Self::compile(set, begin) })
+    }
+
+    /// Compiles rules that come from no file. `begin` is the time at which loading began.
+    pub(super) fn compile(set: RuleSet, begin: Instant) -> Self {
         let unsupported = set.unsupported.len();
         let engine = Arc::new(Engine::new(set, &Frequencies::new(), seed()));
         let loaded = loaded(&engine, unsupported, begin);
         let current = Arc::new(ArcSwap::from_pointee(Current { engine, loaded }));
-        Ok(Self { files, variables, current, reloads: AtomicU64::new(0) })
+        let (files, variables, reloads) = Default::default();
+        Self { files, variables, current, reloads }
     }
 
     /// Reads the rule files again and replaces the current rules. Each worker takes the new rules
