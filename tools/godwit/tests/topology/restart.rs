@@ -6,14 +6,15 @@
 use std::fs::File;
 use std::io::{Read as _, Write as _};
 use std::os::fd::AsRawFd as _;
+use std::os::unix::net::UnixDatagram;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::{self, JoinHandle};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
-use godwit_test_support::network::{in_namespace, ip, veth_pair};
+use godwit_test_support::network::{in_namespace, veth_pair};
 use godwit_test_support::{Folder, FrameBuilder, Random, capture};
 use nix::ifaddrs::{InterfaceAddress, getifaddrs};
 use nix::sys::signal::{Signal, kill};
@@ -29,6 +30,12 @@ const SOCKET_BYTES: usize = 256 << 20;
 
 /// Largest number of new packets to a receiver between two kills.
 const MORE_MAX: usize = 1000;
+/// Number of kills from which a further receiver is killed at the same time.
+const KILLS_OF_ONE: usize = 50;
+/// Maximum number of receivers at the same time.
+const RECEIVERS_MAX: usize = 4;
+/// Maximum time until a process has opened its ports.
+const START_LIMIT: Duration = Duration::from_secs(30);
 
 fn kills() -> usize {
     std::env::var("GODWIT_KILLS").ok().and_then(|text| text.parse().ok()).unwrap_or(4)
@@ -222,82 +229,137 @@ fn payload_number(frame: &[u8]) -> Option<u64> {
     (frame[PROTOCOL] == 17 && frame.get(36..38) == Some(&[0x30, 0x39])).then(|| u64::from_be_bytes(*number))
 }
 
+/// Returns the inner packets 1, 2, ... of a tunnel as ESP packets of the peer, made by a replay.
+fn esp_packets(count: usize) -> Vec<Vec<u8>> {
+    let folder = Folder::new();
+    let inner = |number: u64| {
+        let data = number.to_be_bytes();
+        FrameBuilder::new().ipv4([10, 1, 0, 1], [10, 2, 0, 1]).udp([4000, 12345], &data)
+    };
+    let frames: Vec<Vec<u8>> = (0..count as u64).map(inner).collect();
+    capture::write(&folder.join("plain.pcap"), &frames);
+    let [plain, esp] = ["plain.pcap", "esp.pcap"].map(|name| folder.join(name).display().to_string());
+    let peer = sender(&folder);
+    let mut replay = Command::new(env!("CARGO_BIN_EXE_godwit"));
+    let replay = replay.arg("replay").arg(&peer).args(["--in", &plain, "--out", &esp]).output().expect("it starts");
+    assert!(replay.status.success(), "{}", String::from_utf8_lossy(&replay.stderr));
+    let esp = capture::read(&folder.join("esp.pcap"));
+    assert_eq!(esp.len(), frames.len());
+    esp
+}
+
+/// Configuration that opens the packets of a tunnel. The arena is small, so that a start is short.
+const RECEIVER: &str = r#"
+[engine]
+state = "state-in"
+pin = false
+in_flight_packets = 512
+burst_packets = 64
+[[port]]
+name = "lan"
+kind = "af_xdp"
+interface = "lan"
+[[port]]
+name = "wan"
+kind = "af_xdp"
+interface = "wan"
+take = "all"
+[[chain]]
+from = "wan"
+to = "tunnel"
+[[chain]]
+from = "tunnel"
+verdict = "decrypted"
+to = "lan"
+[[chain]]
+from = "tunnel"
+to = "drop"
+[[function]]
+name = "tunnel"
+kind = "ipsec"
+impl = "scalar"
+"#;
+
+/// Kills a receiver `kills` times under load. Returns how many packets it was sent, how many it
+/// accepted, and how many it accepted twice.
+fn kill_a_receiver(esp: &[Vec<u8>], kills: usize, seed: u64) -> [u64; 3] {
+    for pair in [["wan", "far"], ["lan", "host"]] {
+        veth_pair(pair);
+    }
+    let folder = Folder::new();
+    let config = folder.write("receiver.toml", RECEIVER.to_owned() + &sa("in"));
+    let watch = Watch::start("host", payload_number);
+    let mut wire = raw_socket("far");
+    let ready = UnixDatagram::bind(folder.join("ready")).expect("a socket");
+    ready.set_read_timeout(Some(START_LIMIT)).expect("a time");
+    let mut random = Random::new(seed);
+    let mut sent = 0_usize;
+    for life in 0..=kills {
+        let child = start(&config, &["env", &format!("NOTIFY_SOCKET={}", folder.join("ready").display())], &[]);
+        await_start(&ready);
+        // Everything that an observer recorded, newest first, and then the traffic goes on. In
+        // between, recorded packets repeat.
+        let old = &esp[sent.saturating_sub(3000)..sent];
+        let more = 200 + random.below(MORE_MAX - 200);
+        let new = &esp[sent..sent + more];
+        let repeated = new.chunks(32).flat_map(|burst| burst.iter().chain(burst.iter().rev().take(8)));
+        let all: Vec<&Vec<u8>> = old.iter().rev().chain(repeated).collect();
+        // The kill comes at a random moment, while new packets arrive.
+        let killed_at = old.len() + random.below(all.len() - old.len());
+        let mut child = Some(child);
+        for (index, frame) in all.iter().enumerate() {
+            if let Some(child) = child.take_if(|_| index == killed_at && life < kills) {
+                crash(child);
+            }
+            wire.write_all(frame).expect("the interface is up");
+            // New packets arrive so slowly that their numbers become durable in between.
+            if index % if index < old.len() { 50 } else { 10 } == 0 {
+                thread::sleep(Duration::from_micros(300));
+            }
+        }
+        sent += more;
+        if let Some(child) = child {
+            thread::sleep(Duration::from_millis(300));
+            kill(Pid::from_raw(child.id() as i32), Signal::SIGTERM).expect("it runs");
+            let output = child.wait_with_output().expect("it ends");
+            assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+        }
+    }
+    let (numbers, repeated) = watch.finish();
+    [sent as u64, numbers.count, repeated]
+}
+
+/// Waits until a process reports that its ports are open.
+fn await_start(ready: &UnixDatagram) {
+    let mut message = [0; 1024];
+    loop {
+        let bytes = ready.recv(&mut message).expect("the process starts");
+        if message[..bytes].starts_with(b"READY=1") {
+            return;
+        }
+    }
+}
+
 #[test]
 fn no_packet_is_accepted_twice_after_kills() {
-    in_namespace(|| {
-        for pair in [["wan", "far"], ["lan", "host"]] {
-            veth_pair(pair);
-        }
-        let folder = Folder::new();
-        let lives = kills();
-        // ESP packets 1, 2, ... of the peer, made by a replay.
-        let inner = |number: u64| {
-            let data = number.to_be_bytes();
-            FrameBuilder::new().ipv4([10, 1, 0, 1], [10, 2, 0, 1]).udp([4000, 12345], &data)
-        };
-        let frames: Vec<Vec<u8>> = (0..MORE_MAX as u64 * (lives as u64 + 1)).map(inner).collect();
-        capture::write(&folder.join("plain.pcap"), &frames);
-        let [plain, esp] = ["plain.pcap", "esp.pcap"].map(|name| folder.join(name).display().to_string());
-        let peer = sender(&folder);
-        let mut replay = Command::new(env!("CARGO_BIN_EXE_godwit"));
-        let replay = replay.arg("replay").arg(&peer).args(["--in", &plain, "--out", &esp]).output().expect("it starts");
-        assert!(replay.status.success(), "{}", String::from_utf8_lossy(&replay.stderr));
-        let esp = capture::read(&folder.join("esp.pcap"));
-        assert_eq!(esp.len(), frames.len());
-
-        let text = format!(
-            "[engine]\nstate = \"state-in\"\npin = false\n[[port]]\nname = \"lan\"\nkind = \"af_xdp\"\ninterface = \"lan\"\n\
-             [[port]]\nname = \"wan\"\nkind = \"af_xdp\"\ninterface = \"wan\"\ntake = \"all\"\n\
-             [[function]]\nname = \"tunnel\"\nkind = \"ipsec\"\n{}\
-             [[chain]]\nfrom = \"wan\"\nto = \"tunnel\"\n[[chain]]\nfrom = \"tunnel\"\nverdict = \"decrypted\"\nto = \"lan\"\n\
-             [[chain]]\nfrom = \"tunnel\"\nto = \"drop\"\n",
-            sa("in")
-        );
-        let config = folder.write("receiver.toml", text);
-        let watch = Watch::start("host", payload_number);
-        let mut wire = raw_socket("far");
-        let mut random = Random::new(0xacce);
-        let mut sent = 0_usize;
-        for life in 0..=lives {
-            let child = start(&config, &[], &[]);
-            let attached = || ip("-d link show dev wan").contains("xdp");
-            let started = Instant::now();
-            while !attached() && started.elapsed() < Duration::from_secs(30) {
-                thread::sleep(Duration::from_millis(5));
-            }
-            // Everything that an observer recorded, newest first, and then the traffic goes on. In
-            // between, recorded packets repeat.
-            let old = &esp[sent.saturating_sub(3000)..sent];
-            let more = 200 + random.below(MORE_MAX - 200);
-            let new = &esp[sent..sent + more];
-            let repeated = new.chunks(32).flat_map(|burst| burst.iter().chain(burst.iter().rev().take(8)));
-            let all: Vec<&Vec<u8>> = old.iter().rev().chain(repeated).collect();
-            // The kill comes at a random moment, while new packets arrive.
-            let killed_at = old.len() + random.below(all.len() - old.len());
-            let mut child = Some(child);
-            for (index, frame) in all.iter().enumerate() {
-                if let Some(child) = child.take_if(|_| index == killed_at && life < lives) {
-                    crash(child);
-                }
-                wire.write_all(frame).expect("the interface is up");
-                // New packets arrive so slowly that their numbers become durable in between.
-                if index % if index < old.len() { 50 } else { 10 } == 0 {
-                    thread::sleep(Duration::from_micros(300));
-                }
-            }
-            sent += more;
-            if let Some(child) = child {
-                thread::sleep(Duration::from_millis(300));
-                kill(Pid::from_raw(child.id() as i32), Signal::SIGTERM).expect("it runs");
-                let output = child.wait_with_output().expect("it ends");
-                assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
-            }
-        }
-        let (numbers, repeated) = watch.finish();
-        eprintln!("{lives} kills: {sent} packets sent, {} accepted, {repeated} accepted twice", numbers.count);
+    // A life consists mostly of waiting for the kernel, so several receivers live at the same time.
+    let receivers = kills().div_ceil(KILLS_OF_ONE).min(RECEIVERS_MAX);
+    let kills_of_one = kills().div_ceil(receivers);
+    let esp = in_namespace(|| {
+        veth_pair(["wan", "far"]);
+        esp_packets(MORE_MAX * (kills_of_one + 1))
+    });
+    let Some(esp) = esp else { return };
+    let one = |receiver| in_namespace(|| kill_a_receiver(&esp, kills_of_one, 0xacce + receiver as u64));
+    let results = thread::scope(|scope| {
+        let threads: Vec<_> = (0..receivers).map(|receiver| scope.spawn(move || one(receiver))).collect();
+        threads.into_iter().map(|thread| thread.join().expect("a receiver")).collect::<Vec<_>>()
+    });
+    for [sent, accepted, repeated] in results.into_iter().flatten() {
+        eprintln!("{kills_of_one} kills: {sent} packets sent, {accepted} accepted, {repeated} accepted twice");
         assert_eq!(repeated, 0);
         // The number of packets above the ceilings depends on the speed of the machine. The last
         // life is not killed, and accepts most of its packets.
-        assert!(numbers.count >= 100, "{} of {sent} accepted", numbers.count);
-    });
+        assert!(accepted >= 100, "{accepted} of {sent} accepted");
+    }
 }
