@@ -120,9 +120,11 @@ fn arena(config: &Config, has_exchange: bool) -> Result<Arena, Error> {
         arena.reuse = Reuse::Oldest;
     }
     let workers = config.engine.workers;
-    if has_exchange && arena.layout == Layout::Slots {
-        // Packets in the rings to other workers need their own buffers, so that a slow worker does
-        // not stop the reception of the others.
+    if has_exchange {
+        // Packets in the rings to other workers need their own buffers. Two workers could otherwise
+        // wait for each other, with all of their buffers in the rings. A dense region cannot
+        // guarantee free buffers, because its space becomes free in the order of arrival.
+        arena.layout = Layout::Slots;
         arena.packets += ring_packets(workers) * (workers - 1);
     }
     let bytes = Arena::bytes_for(&arena, workers)?;
