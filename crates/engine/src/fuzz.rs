@@ -77,7 +77,7 @@ impl Gateway {
         original.port = port;
         self.region.frame_mut(&original).copy_from_slice(frame);
         let mut steps = Vec::new();
-        let Some(host_half) = &mut self.host_half else { return };
+        let Some(host_half) = self.host_half.as_mut().and_then(HostHalf::arranging) else { return };
         let stamp = Stamp { sequence: self.arranged, time_ns: self.arranged * INTERVAL_NS };
         self.arranged += 1;
         host_half.arrange(&mut Arrangement {

@@ -58,7 +58,7 @@ pub(super) fn copy(context: &Context, progress: &mut Progress<'_>) -> Result<Vec
     for route in &routes {
         let (prefix, hop) = (Ipv4Addr::from(route.prefix), route.next_hop);
         // Both words of a next hop of `ipv4`, with port 0 and an MTU of 1500 bytes.
-        let (to, from) = ((0x0200_0000_0000 | u64::from(hop)) << 16, 0x0200_0000_0001 << 16 | 1500);
+        let (to, from) = ((0x0200_0000_0000 | u64::from(hop)) << 16, 0x0200_0000_0001_u64 << 16 | 1500);
         writeln!(rows, "{prefix}/{},{to},{from},{hop}", route.length).map_err(Error::setup)?;
     }
     std::fs::write(folder.path().join("routes.csv"), rows).map_err(Error::setup)?;
