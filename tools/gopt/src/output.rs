@@ -7,7 +7,8 @@ use crate::error::Pass;
 use crate::lexer::{self, Kind};
 use crate::reach::Reach;
 use crate::syntax::Unit;
-use crate::syntax::ast::{DeclId, Span};
+use crate::syntax::ast::{DeclId, Span, Stmt, StmtKind};
+use crate::syntax::walk::{self, Node};
 use crate::{Options, Output};
 
 /// Replacement of a range of the input.
@@ -73,11 +74,13 @@ fn edit_function(
     let mut replaced: Vec<(Span, String)> = Vec::new();
     for ((number, batch), place) in batches.iter().zip(&places) {
         let site = batch.site.span();
-        let plain = match place.filter(|_| !whole && !undefined_foreach(unit)) {
-            Some((start, end)) => expanded.source[start..end].to_owned(),
-            None => lines(unit, site),
-        };
-        let emitted = emit::transformed(unit, reach, &batch.site, &batch.header, &batch.legal, *number, &plain)?;
+        let as_written = place.filter(|_| !whole && !undefined_foreach(unit));
+        let text = as_written.map_or_else(|| lines(unit, site), |(start, end)| expanded.source[start..end].to_owned());
+        let body = batch.site.body.span;
+        let part = lines(unit, body);
+        let labels = labels(unit, batch.site.body);
+        let plain = emit::Plain { text: &text, body: &part, labels: &labels };
+        let emitted = emit::transformed(unit, reach, &batch.site, &batch.header, &batch.legal, *number, plain)?;
         before += &emitted.before;
         replaced.push((site, emitted.text));
     }
@@ -102,6 +105,18 @@ fn edit_function(
         edits.push(Edit { start, end, text: written });
     }
     Ok(())
+}
+
+/// Returns the labels in a statement.
+fn labels(unit: &Unit, statement: &Stmt) -> Vec<String> {
+    let mut names = Vec::new();
+    walk::statement(unit, statement, &mut |node| {
+        if let Node::Stmt(Stmt { kind: StmtKind::Label(name, _), .. }) = node {
+            names.push(name.clone());
+        }
+        true
+    });
+    names
 }
 
 fn line_break(source: &str, at: usize) -> String {

@@ -20,7 +20,7 @@ mod turns;
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
-pub(crate) use turns::PROLOGUE;
+pub(crate) use turns::{PROLOGUE, Plain};
 
 use crate::address::{Addresses, changed};
 use crate::batch::Loop;
@@ -179,7 +179,7 @@ pub(crate) fn transformed<'u>(
     header: &'u Header<'u>,
     legal: &'u Legal,
     number: usize,
-    plain: &str,
+    plain: Plain<'_>,
 ) -> Pass<Emitted> {
     let mut emitter = Emitter {
         unit,

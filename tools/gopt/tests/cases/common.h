@@ -24,7 +24,9 @@ static node *heads[SLOTS];
 static node *tree;
 static uint32_t in[N], out[N];
 static unsigned group = 1;
+#ifndef GOPT_GROUP
 #define GOPT_GROUP group
+#endif
 
 static inline uint32_t hash(uint32_t key)
 {

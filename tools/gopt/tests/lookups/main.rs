@@ -1,5 +1,6 @@
 //! Tests of the whole compiler: what it writes computes the same, and what it refuses.
 
+mod auto;
 mod cases;
 mod command;
 mod common;
