@@ -6,9 +6,10 @@ use std::path::Path;
 
 use super::git;
 
-/// Folders whose text is data rather than prose: fuzz corpora, bad configurations with their
-/// expected errors, the frozen notebook, and benchmark results.
-const DATA: &[&str] = &["fuzz/corpus/", "tests/bad-config/", "docs/notebook/", "bench/results/"];
+/// Folders whose text is data, not prose: fuzz corpora, bad configurations with their expected
+/// errors, the frozen notebook, benchmark results, code of public projects.
+const DATA: &[&str] =
+    &["fuzz/corpus/", "tests/bad-config/", "docs/notebook/", "bench/results/", "tools/gopt/tests/public/"];
 /// Extensions of source files with `//` or `/* */` comments.
 const SOURCES: &[&str] = &["rs", "c", "h", "cl", "cu", "cpp", "cc"];
 /// Extensions of files with `#` comments.
