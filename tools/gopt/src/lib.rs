@@ -66,6 +66,8 @@ pub struct Options<'a> {
     pub unordered: &'a [String],
     /// Whether floating-point sums may change their order.
     pub reassociate: bool,
+    /// Whether the output accepts `GOPT_GROUP=auto`, which selects the group size by measurement.
+    pub auto: bool,
     /// Whether `#line` directives in the output refer to input lines.
     pub line_directives: bool,
 }

@@ -32,9 +32,14 @@ pub(crate) fn output(unit: &Unit, options: &Options<'_>, permissions: &Permissio
         let (file, line) = unit.expanded.position(batch.site.span().first);
         loops.push((file.to_owned(), line));
     }
-    for (position, (function, all)) in functions.iter().enumerate() {
+    let mut prologue = emit::PROLOGUE.to_owned();
+    if options.auto {
+        prologue += emit::auto::PROLOGUE;
+    }
+    for (function, all) in &functions {
         let members: Vec<(usize, &Batch<'_>)> = all.iter().map(|index| (*index, &batches[*index])).collect();
-        edit_function(unit, &reach, *function, &members, position == 0, &mut edits)?;
+        let prologue = std::mem::take(&mut prologue);
+        edit_function(unit, &reach, *function, &members, prologue, options.auto, &mut edits)?;
     }
     edits.sort_by_key(|edit| edit.start);
     let source = &unit.expanded.source;
@@ -56,13 +61,15 @@ pub(crate) fn output(unit: &Unit, options: &Options<'_>, permissions: &Permissio
     Ok(Output { text: without_pragmas(&text), loops })
 }
 
-/// Adds the edits of the batch loops of a function.
+/// Adds the edits of the batch loops of a function. `before` is text to insert before the function,
+/// and `auto` states whether the output accepts `GOPT_GROUP=auto`.
 fn edit_function(
     unit: &Unit,
     reach: &Reach,
     function: DeclId,
     batches: &[(usize, &Batch<'_>)],
-    is_first: bool,
+    mut before: String,
+    auto: bool,
     edits: &mut Vec<Edit>,
 ) -> Pass<()> {
     let expanded = &unit.expanded;
@@ -70,7 +77,6 @@ fn edit_function(
     let places: Vec<_> = batches.iter().map(|(_, batch)| place(unit, batch.site.span())).collect();
     let begin = expanded.tokens[span.first].from.map(|from| from as usize);
     let whole = begin.is_none() || places.iter().any(Option::is_none);
-    let mut before = if is_first { emit::PROLOGUE.to_owned() } else { String::new() };
     let mut replaced: Vec<(Span, String)> = Vec::new();
     for ((number, batch), place) in batches.iter().zip(&places) {
         let site = batch.site.span();
@@ -79,7 +85,7 @@ fn edit_function(
         let body = batch.site.body.span;
         let part = lines(unit, body);
         let labels = labels(unit, batch.site.body);
-        let plain = emit::Plain { text: &text, body: &part, labels: &labels };
+        let plain = emit::Plain { text: &text, body: &part, labels: &labels, auto };
         let emitted = emit::transformed(unit, reach, &batch.site, &batch.header, &batch.legal, *number, plain)?;
         before += &emitted.before;
         replaced.push((site, emitted.text));

@@ -65,6 +65,9 @@ struct Permissions {
     /// Allow sums of floating-point numbers, whose last digits depend on the order
     #[arg(long)]
     reassociate: bool,
+    /// Write output that also accepts -DGOPT_GROUP=auto, which selects the group size by measurement
+    #[arg(long)]
+    auto: bool,
 }
 
 /// Runs the command.
@@ -151,6 +154,7 @@ impl Permissions {
             pure: &self.pure,
             unordered: &self.unordered,
             reassociate: self.reassociate,
+            auto: self.auto,
             ..gopt::Options::default()
         }
     }

@@ -7,6 +7,7 @@
 //! switch, where the lookup continues.
 
 mod again;
+pub(crate) mod auto;
 mod declare;
 mod inline;
 mod layout;

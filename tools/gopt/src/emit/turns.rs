@@ -7,6 +7,7 @@
 use std::collections::BTreeSet;
 use std::fmt::Write as _;
 
+use super::auto::Auto;
 use super::live::Resolved;
 use super::serial::RING;
 use super::{Moved, layout, serial};
@@ -45,81 +46,6 @@ pub(crate) const PROLOGUE: &str = "\
 #ifndef gopt_marker_
 #define gopt_marker_(...) ((void)0) /* marker in a macro with a value */
 #endif
-#ifndef GOPT_CLOCK
-#if defined(__x86_64__) || defined(__i386__)
-#define GOPT_CLOCK() __builtin_ia32_rdtsc()
-#elif defined(__clang__)
-#define GOPT_CLOCK() __builtin_readcyclecounter()
-#else
-#define GOPT_CLOCK() 0 /* no clock: auto is 32 */
-#endif
-#endif
-#ifndef GOPT_IS_AUTO
-#define GOPT_TEXT(...) #__VA_ARGS__
-#define GOPT_TEXT_OF(...) GOPT_TEXT(__VA_ARGS__)
-#define GOPT_IS_AUTO (__builtin_strcmp(GOPT_TEXT_OF(GOPT_GROUP), \"auto\") == 0)
-#ifndef GOPT_AUTO_SAMPLE
-#define GOPT_AUTO_SAMPLE 256 /* lookups in a measurement of a group size */
-#endif
-/* GOPT_GROUP=auto: measurements of one loop by one thread */
-struct gopt_auto {
-    unsigned long long ticks[5]; /* shortest sample of each size */
-    unsigned long long spent;    /* ticks of the current sample */
-    unsigned long left;          /* lookups before the sample ends, or before the next measurement */
-    unsigned long interval;      /* lookups between two measurements */
-    unsigned long usual;         /* lookups of the previous call */
-    unsigned group;              /* interleaved lookups now */
-    unsigned size, round;        /* size that is measured; 0: no measurement, 1: samples without a result */
-};
-/* Continues with the next sample, or with the fastest size. */
-static __inline__ __attribute__((unused)) void gopt_auto_next(struct gopt_auto *own)
-{
-    static const unsigned groups[5] = {1, 8, 16, 32, 64};
-    unsigned size, best = 0;
-    if (own->round == 0) {
-        own->round = 1;
-        own->size = 3;
-        for (size = 0; size < 5; size++) { own->ticks[size] = ~0ull; }
-    } else {
-        if (own->round > 1 && own->spent < own->ticks[own->size]) { own->ticks[own->size] = own->spent; }
-        for (size = 1; size < 5; size++) {
-            if (own->ticks[size] < own->ticks[best] - own->ticks[best] / 32) { best = size; }
-        }
-        size = own->size + 1;
-        if (own->round == 1) { own->round = 2; size = 0; }
-        for (;; size++) {
-            if (size >= 5) { own->round++; size = 0; }
-            if (own->round == 2 || own->round > 4 || own->ticks[size] / 4 <= own->ticks[best]) { break; }
-        }
-        own->size = size;
-        if (own->round > 4) {
-            own->round = 0;
-            own->group = groups[own->ticks[best] == 0 ? 3 : best];
-            own->interval = own->interval == 0 ? 64 * (GOPT_AUTO_SAMPLE) : own->interval < 1ul << 26 ? 8 * own->interval : own->interval;
-            own->left = own->interval;
-            return;
-        }
-    }
-    own->group = groups[own->size];
-    own->left = (GOPT_AUTO_SAMPLE);
-    own->spent = 0;
-}
-/* Begins a call. Returns whether the plain loop runs to its end. */
-static __inline__ __attribute__((unused)) int gopt_auto_begin(struct gopt_auto *own)
-{
-    if (own->left == 0) { gopt_auto_next(own); }
-    if (own->round != 0 || own->group > 1 || own->left <= own->usual + 1) { return 0; }
-    own->left -= own->usual + 1;
-    return 1;
-}
-/* Ends a part of a call. */
-static __inline__ __attribute__((unused)) void gopt_auto_end(struct gopt_auto *own, unsigned long lookups, unsigned long long ticks)
-{
-    own->left -= lookups;
-    own->spent += ticks;
-    if (own->left == 0) { gopt_auto_next(own); }
-}
-#endif
 ";
 
 /// Text of a batch loop as written.
@@ -130,6 +56,8 @@ pub(crate) struct Plain<'a> {
     pub(crate) body: &'a str,
     /// Labels in the body.
     pub(crate) labels: &'a [String],
+    /// Whether the output accepts `GOPT_GROUP=auto`.
+    pub(crate) auto: bool,
 }
 
 /// Parts of the output of one batch loop.
@@ -198,58 +126,48 @@ impl Turns<'_, '_> {
         } else {
             String::new()
         };
-        let words: BTreeSet<&str> = [self.body.text.as_str(), &condition, &step, &first].into();
-        let all = words.into_iter().chain(self.hoisted.iter().chain(self.copies).map(String::as_str));
-        let all = all.chain([self.plain.body]);
-        let queues = self.queues();
-        let (protect, restore) = protection(self.unit, all.chain([variables.as_str(), &queues]));
-        let declared = match self.plain.labels {
-            [] => String::new(),
-            labels => format!("__label__ {};\n", labels.join(", ")),
+        let auto = if self.plain.auto {
+            let state = if state.is_empty() { "" } else { "gopt_s = gopt_states;\n" };
+            Auto::new(self.plain, labels, &condition, &step, state)
+        } else {
+            Auto { is_plain: "gopt_group <= 1", ..Auto::default() }
         };
-        let part_step = if step.is_empty() { String::new() } else { format!(", {}", step.trim_end_matches(";\n")) };
-        let before = format!(
+        let interleaved = format!(
             "{hoisted}{queues}{variables}unsigned gopt_begins = gopt_group - 1; /* lookups that may still begin */\n\
              const void *gopt_first = 0, *gopt_end = 0; /* rest of the current queue */\n\
-             unsigned long gopt_part = 0, gopt_left = 0, gopt_lookups = 0;\nunsigned long long gopt_clock = 0;\n\
-             {target_declared}{begun}{over}{first}{labels}part:\nif (gopt_auto != 0) {{\n\
-             gopt_part = gopt_left = gopt_auto->left;\n\
-             gopt_begins = (gopt_auto->group < (GOPT_GROUP_MAX) ? gopt_auto->group : (GOPT_GROUP_MAX)) - 1;\n\
-             gopt_clock = GOPT_CLOCK();\n\
-             if (gopt_begins == 0) {{\n{declared}for (; gopt_left != 0 && ({condition}); gopt_left--{part_step})\n",
-            hoisted = self.hoisted.iter().map(|one| format!("{one}\n")).collect::<String>(),
-        );
-        let reset = if state.is_empty() { "" } else { "gopt_s = gopt_states;\n" };
-        let interleaved = format!(
-            "goto {labels}part_ends;\n}}\n{reset}}}\n\
+             {target_declared}{begun}{over}{first}{part}\
              #define GOPT_NEXT do {{ if (gopt_first != gopt_end) {{ goto {target}; }} goto {labels}turn; }} while (0)\n\
              {labels}begin:\n\
-             while ((gopt_auto == 0 || gopt_left != 0) && ({condition})) {{\n{copies}\n{step}gopt_left--;\n{body}\n{done}}}\n\
+             while ({limit}{tested}) {{\n{copies}\n{step}{begins}{body}\n{done}}}\n\
              GOPT_NEXT;\n#undef GOPT_NEXT\n\
              {labels}turn:\n\
              if ({may_begin}) {{\n{state}gopt_begins--;\ngoto {labels}begin;\n}}\n\
-             {choice}\
-             if (gopt_auto != 0) {{\n{labels}part_ends:\n\
-             gopt_lookups += gopt_part - gopt_left;\n\
-             gopt_auto_end(gopt_auto, gopt_part - gopt_left, GOPT_CLOCK() - gopt_clock);\n\
-             if (gopt_left == 0) {{\ngoto {labels}part;\n}}\n\
-             gopt_auto->usual = gopt_lookups;\n}}\n",
+             {choice}{end}",
+            hoisted = self.hoisted.iter().map(|one| format!("{one}\n")).collect::<String>(),
+            queues = self.queues(),
+            part = auto.part,
+            limit = auto.condition,
+            tested = if self.plain.auto { format!("({condition})") } else { condition.clone() },
+            begins = auto.begins,
             copies = self.copies.join("\n") + &ticket_state,
             body = self.body.text,
             choice = choice(count, labels),
+            end = auto.end,
         );
+        let (protect, restore) = protection(self.unit, &interleaved);
+        let (mask, unmask) = if self.plain.auto {
+            ("#pragma push_macro(\"auto\")\n#undef auto\n#define auto 2\n", "#pragma pop_macro(\"auto\")\n")
+        } else {
+            ("", "")
+        };
         format!(
-            "{{\n#pragma push_macro(\"auto\")\n#undef auto\n#define auto 2\n    \
-             const unsigned gopt_requested = (GOPT_GROUP);\n#pragma pop_macro(\"auto\")\n    \
+            "{{\n{mask}    const unsigned gopt_requested = (GOPT_GROUP);\n{unmask}    \
              const unsigned gopt_group = gopt_requested < (GOPT_GROUP_MAX) ? gopt_requested : (GOPT_GROUP_MAX);\n    \
-             struct gopt_auto *gopt_auto = 0;\n    int gopt_plain = gopt_group <= 1;\n    \
-             if (GOPT_IS_AUTO) {{\n        static __thread struct gopt_auto gopt_kept;\n        \
-             gopt_auto = &gopt_kept;\n        gopt_plain = gopt_auto_begin(gopt_auto);\n    }}\n    \
-             if (gopt_plain) {{\n{plain}\n    }} else {{\n{protect}{before}{part}\n{interleaved}{restore}    }}\n}}",
+             {start}if ({is_plain}) {{\n{plain}\n    }} else {{\n{protect}{interleaved}{restore}    }}\n}}",
+            start = auto.start,
+            is_plain = auto.is_plain,
             plain = self.plain.text,
-            before = layout::indented(&before, 2),
-            part = layout::indented(self.plain.body, 5),
-            interleaved = layout::indented(&interleaved, 4),
+            interleaved = layout::indented(&interleaved, 2),
         )
     }
 
@@ -284,8 +202,8 @@ impl Turns<'_, '_> {
 }
 
 /// Returns directives before and after expanded text, so that no identifier is expanded again.
-fn protection<'a>(unit: &Unit, texts: impl Iterator<Item = &'a str>) -> (String, String) {
-    let words: Vec<_> = texts.flat_map(tokens).collect();
+fn protection(unit: &Unit, text: &str) -> (String, String) {
+    let words = tokens(text);
     let names: BTreeSet<&str> = words.iter().filter(|word| word.is_identifier()).map(|word| word.text).collect();
     let (mut before, mut after) = (String::new(), String::new());
     for name in names.into_iter().filter(|name| !name.starts_with("GOPT_") && !unit.expanded.is_marker(name)) {

@@ -70,7 +70,7 @@ int main(void)
 "#;
 
 fn generated(text: &str, folder: &Path) -> std::path::PathBuf {
-    let made = gopt::transform(text, &gopt::Options { name: "in.c", ..gopt::Options::default() });
+    let made = gopt::transform(text, &gopt::Options { name: "in.c", auto: true, ..gopt::Options::default() });
     let path = folder.join("generated.c");
     std::fs::write(&path, made.unwrap_or_else(|error| panic!("{error}")).text).expect("the folder can be written");
     path
@@ -127,7 +127,7 @@ fn markers_with_values_are_in_each_form() {
                 int sum = 0;\n    for (int i = 0; i < 100; i++) { sum = sum * 3 + out[i]; }\n    printf(\"%d\\n\", sum);\n    return 0;\n}\n";
     let folder = tempfile::tempdir().expect("a temporary folder");
     let markers = ["FETCH".to_owned()];
-    let options = gopt::Options { name: "in.c", markers: &markers, ..gopt::Options::default() };
+    let options = gopt::Options { name: "in.c", markers: &markers, auto: true, ..gopt::Options::default() };
     let made = gopt::transform(text, &options).unwrap_or_else(|error| panic!("{error}"));
     let (source, program) = (folder.path().join("in.c"), folder.path().join("program"));
     std::fs::write(&source, text).expect("the folder can be written");

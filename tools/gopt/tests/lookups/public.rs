@@ -30,7 +30,7 @@ fn public_lookups_compute_the_same_in_groups_of_every_size() {
     for path in sources() {
         let name = path.display().to_string();
         let text = std::fs::read_to_string(&path).expect("the file can be read");
-        let options = gopt::Options { name: &name, folder: Some(&folder), ..gopt::Options::default() };
+        let options = gopt::Options { name: &name, folder: Some(&folder), auto: true, ..gopt::Options::default() };
         let made = gopt::transform(&text, &options).unwrap_or_else(|error| panic!("{error}"));
         compile("cc", &["-w", "-O1", &include], &path, &program);
         let plain = run(&program, &[]);

@@ -12,7 +12,7 @@ trap 'rm -rf "$folder"' EXIT
 echo "| lookup | plain, ns | $group interleaved, ns | ratio | auto, ns | ratio |"
 echo "|---|---|---|---|---|---|"
 for file in "$@"; do
-    "$gopt" "$file" -o "$folder/made.c" 2> "$folder/notes" || { cat "$folder/notes"; continue; }
+    "$gopt" --auto "$file" -o "$folder/made.c" 2> "$folder/notes" || { cat "$folder/notes"; continue; }
     "$compiler" -std=gnu11 -O2 -march=native -w -I. "$folder/made.c" -o "$folder/group"
     "$compiler" -std=gnu11 -O2 -march=native -w -I. -DGOPT_GROUP=auto "$folder/made.c" -o "$folder/auto"
     for form in group auto; do

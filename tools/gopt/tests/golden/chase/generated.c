@@ -31,99 +31,13 @@ void chase(const uint32_t *entries, uint32_t *heads, int n);
 #ifndef gopt_marker_
 #define gopt_marker_(...) ((void)0) /* marker in a macro with a value */
 #endif
-#ifndef GOPT_CLOCK
-#if defined(__x86_64__) || defined(__i386__)
-#define GOPT_CLOCK() __builtin_ia32_rdtsc()
-#elif defined(__clang__)
-#define GOPT_CLOCK() __builtin_readcyclecounter()
-#else
-#define GOPT_CLOCK() 0 /* no clock: auto is 32 */
-#endif
-#endif
-#ifndef GOPT_IS_AUTO
-#define GOPT_TEXT(...) #__VA_ARGS__
-#define GOPT_TEXT_OF(...) GOPT_TEXT(__VA_ARGS__)
-#define GOPT_IS_AUTO (__builtin_strcmp(GOPT_TEXT_OF(GOPT_GROUP), "auto") == 0)
-#ifndef GOPT_AUTO_SAMPLE
-#define GOPT_AUTO_SAMPLE 256 /* lookups in a measurement of a group size */
-#endif
-/* GOPT_GROUP=auto: measurements of one loop by one thread */
-struct gopt_auto {
-    unsigned long long ticks[5]; /* shortest sample of each size */
-    unsigned long long spent;    /* ticks of the current sample */
-    unsigned long left;          /* lookups before the sample ends, or before the next measurement */
-    unsigned long interval;      /* lookups between two measurements */
-    unsigned long usual;         /* lookups of the previous call */
-    unsigned group;              /* interleaved lookups now */
-    unsigned size, round;        /* size that is measured; 0: no measurement, 1: samples without a result */
-};
-/* Continues with the next sample, or with the fastest size. */
-static __inline__ __attribute__((unused)) void gopt_auto_next(struct gopt_auto *own)
-{
-    static const unsigned groups[5] = {1, 8, 16, 32, 64};
-    unsigned size, best = 0;
-    if (own->round == 0) {
-        own->round = 1;
-        own->size = 3;
-        for (size = 0; size < 5; size++) { own->ticks[size] = ~0ull; }
-    } else {
-        if (own->round > 1 && own->spent < own->ticks[own->size]) { own->ticks[own->size] = own->spent; }
-        for (size = 1; size < 5; size++) {
-            if (own->ticks[size] < own->ticks[best] - own->ticks[best] / 32) { best = size; }
-        }
-        size = own->size + 1;
-        if (own->round == 1) { own->round = 2; size = 0; }
-        for (;; size++) {
-            if (size >= 5) { own->round++; size = 0; }
-            if (own->round == 2 || own->round > 4 || own->ticks[size] / 4 <= own->ticks[best]) { break; }
-        }
-        own->size = size;
-        if (own->round > 4) {
-            own->round = 0;
-            own->group = groups[own->ticks[best] == 0 ? 3 : best];
-            own->interval = own->interval == 0 ? 64 * (GOPT_AUTO_SAMPLE) : own->interval < 1ul << 26 ? 8 * own->interval : own->interval;
-            own->left = own->interval;
-            return;
-        }
-    }
-    own->group = groups[own->size];
-    own->left = (GOPT_AUTO_SAMPLE);
-    own->spent = 0;
-}
-/* Begins a call. Returns whether the plain loop runs to its end. */
-static __inline__ __attribute__((unused)) int gopt_auto_begin(struct gopt_auto *own)
-{
-    if (own->left == 0) { gopt_auto_next(own); }
-    if (own->round != 0 || own->group > 1 || own->left <= own->usual + 1) { return 0; }
-    own->left -= own->usual + 1;
-    return 1;
-}
-/* Ends a part of a call. */
-static __inline__ __attribute__((unused)) void gopt_auto_end(struct gopt_auto *own, unsigned long lookups, unsigned long long ticks)
-{
-    own->left -= lookups;
-    own->spent += ticks;
-    if (own->left == 0) { gopt_auto_next(own); }
-}
-#endif
 void chase(const uint32_t *entries, uint32_t *heads, int n)
 {
     int i;
     {
-#pragma push_macro("auto")
-#undef auto
-#define auto 2
     const unsigned gopt_requested = (GOPT_GROUP);
-#pragma pop_macro("auto")
     const unsigned gopt_group = gopt_requested < (GOPT_GROUP_MAX) ? gopt_requested : (GOPT_GROUP_MAX);
-    struct gopt_auto *gopt_auto = 0;
-    int gopt_plain = gopt_group <= 1;
-    if (GOPT_IS_AUTO) {
-        static __thread struct gopt_auto gopt_kept;
-        gopt_auto = &gopt_kept;
-        gopt_plain = gopt_auto_begin(gopt_auto);
-    }
-    if (gopt_plain) {
+    if (gopt_group <= 1) {
 for (i = 0; i < n; i++) {
         uint32_t index = heads[i];
         for (int step = 0; step < D; step++) {
@@ -143,34 +57,12 @@ for (i = 0; i < n; i++) {
         int step_0 = GOPT_ZERO;
         unsigned gopt_begins = gopt_group - 1; /* lookups that may still begin */
         const void *gopt_first = 0, *gopt_end = 0; /* rest of the current queue */
-        unsigned long gopt_part = 0, gopt_left = 0, gopt_lookups = 0;
-        unsigned long long gopt_clock = 0;
         i = 0;
-    gopt_part:
-        if (gopt_auto != 0) {
-            gopt_part = gopt_left = gopt_auto->left;
-            gopt_begins = (gopt_auto->group < (GOPT_GROUP_MAX) ? gopt_auto->group : (GOPT_GROUP_MAX)) - 1;
-            gopt_clock = GOPT_CLOCK();
-            if (gopt_begins == 0) {
-                for (; gopt_left != 0 && (i < n); gopt_left--, i++)
-                    {
-                        uint32_t index = heads[i];
-                        for (int step = 0; step < 100; step++) {
-                            g_expensive(&entries[index]);
-                            index = entries[index];
-                        }
-                        heads[i] = index;
-                    }
-
-                goto gopt_part_ends;
-            }
-        }
 #define GOPT_NEXT do { if (gopt_first != gopt_end) { goto gopt_at_1; } goto gopt_turn; } while (0)
     gopt_begin:
-        while ((gopt_auto == 0 || gopt_left != 0) && (i < n)) {
+        while (i < n) {
             i_0 = i;
             i++;
-            gopt_left--;
             {
                 index_0 = heads[i_0];
                 { for (step_0 = 0; step_0 < 100; step_0++) {
@@ -195,15 +87,6 @@ for (i = 0; i < n; i++) {
             gopt_end = gopt_last_1;
             gopt_last_1 = gopt_queue_1;
             goto gopt_at_1;
-        }
-        if (gopt_auto != 0) {
-        gopt_part_ends:
-            gopt_lookups += gopt_part - gopt_left;
-            gopt_auto_end(gopt_auto, gopt_part - gopt_left, GOPT_CLOCK() - gopt_clock);
-            if (gopt_left == 0) {
-                goto gopt_part;
-            }
-            gopt_auto->usual = gopt_lookups;
         }
     }
 }

@@ -63,99 +63,13 @@ static int probe(const fib_t *fib, const name_t *name, int components, uint32_t 
 #ifndef gopt_marker_
 #define gopt_marker_(...) ((void)0) /* marker in a macro with a value */
 #endif
-#ifndef GOPT_CLOCK
-#if defined(__x86_64__) || defined(__i386__)
-#define GOPT_CLOCK() __builtin_ia32_rdtsc()
-#elif defined(__clang__)
-#define GOPT_CLOCK() __builtin_readcyclecounter()
-#else
-#define GOPT_CLOCK() 0 /* no clock: auto is 32 */
-#endif
-#endif
-#ifndef GOPT_IS_AUTO
-#define GOPT_TEXT(...) #__VA_ARGS__
-#define GOPT_TEXT_OF(...) GOPT_TEXT(__VA_ARGS__)
-#define GOPT_IS_AUTO (__builtin_strcmp(GOPT_TEXT_OF(GOPT_GROUP), "auto") == 0)
-#ifndef GOPT_AUTO_SAMPLE
-#define GOPT_AUTO_SAMPLE 256 /* lookups in a measurement of a group size */
-#endif
-/* GOPT_GROUP=auto: measurements of one loop by one thread */
-struct gopt_auto {
-    unsigned long long ticks[5]; /* shortest sample of each size */
-    unsigned long long spent;    /* ticks of the current sample */
-    unsigned long left;          /* lookups before the sample ends, or before the next measurement */
-    unsigned long interval;      /* lookups between two measurements */
-    unsigned long usual;         /* lookups of the previous call */
-    unsigned group;              /* interleaved lookups now */
-    unsigned size, round;        /* size that is measured; 0: no measurement, 1: samples without a result */
-};
-/* Continues with the next sample, or with the fastest size. */
-static __inline__ __attribute__((unused)) void gopt_auto_next(struct gopt_auto *own)
-{
-    static const unsigned groups[5] = {1, 8, 16, 32, 64};
-    unsigned size, best = 0;
-    if (own->round == 0) {
-        own->round = 1;
-        own->size = 3;
-        for (size = 0; size < 5; size++) { own->ticks[size] = ~0ull; }
-    } else {
-        if (own->round > 1 && own->spent < own->ticks[own->size]) { own->ticks[own->size] = own->spent; }
-        for (size = 1; size < 5; size++) {
-            if (own->ticks[size] < own->ticks[best] - own->ticks[best] / 32) { best = size; }
-        }
-        size = own->size + 1;
-        if (own->round == 1) { own->round = 2; size = 0; }
-        for (;; size++) {
-            if (size >= 5) { own->round++; size = 0; }
-            if (own->round == 2 || own->round > 4 || own->ticks[size] / 4 <= own->ticks[best]) { break; }
-        }
-        own->size = size;
-        if (own->round > 4) {
-            own->round = 0;
-            own->group = groups[own->ticks[best] == 0 ? 3 : best];
-            own->interval = own->interval == 0 ? 64 * (GOPT_AUTO_SAMPLE) : own->interval < 1ul << 26 ? 8 * own->interval : own->interval;
-            own->left = own->interval;
-            return;
-        }
-    }
-    own->group = groups[own->size];
-    own->left = (GOPT_AUTO_SAMPLE);
-    own->spent = 0;
-}
-/* Begins a call. Returns whether the plain loop runs to its end. */
-static __inline__ __attribute__((unused)) int gopt_auto_begin(struct gopt_auto *own)
-{
-    if (own->left == 0) { gopt_auto_next(own); }
-    if (own->round != 0 || own->group > 1 || own->left <= own->usual + 1) { return 0; }
-    own->left -= own->usual + 1;
-    return 1;
-}
-/* Ends a part of a call. */
-static __inline__ __attribute__((unused)) void gopt_auto_end(struct gopt_auto *own, unsigned long lookups, unsigned long long ticks)
-{
-    own->left -= lookups;
-    own->spent += ticks;
-    if (own->left == 0) { gopt_auto_next(own); }
-}
-#endif
 void forward(const fib_t *fib, const name_t *names, uint32_t *faces, uint32_t *collisions, int n)
 {
     uint32_t all = 0;
     {
-#pragma push_macro("auto")
-#undef auto
-#define auto 2
     const unsigned gopt_requested = (GOPT_GROUP);
-#pragma pop_macro("auto")
     const unsigned gopt_group = gopt_requested < (GOPT_GROUP_MAX) ? gopt_requested : (GOPT_GROUP_MAX);
-    struct gopt_auto *gopt_auto = 0;
-    int gopt_plain = gopt_group <= 1;
-    if (GOPT_IS_AUTO) {
-        static __thread struct gopt_auto gopt_kept;
-        gopt_auto = &gopt_kept;
-        gopt_plain = gopt_auto_begin(gopt_auto);
-    }
-    if (gopt_plain) {
+    if (gopt_group <= 1) {
 foreach (i, n) {
         const name_t *name = &names[i];
         uint32_t tags[COMPONENTS_MAX] = {0};
@@ -206,42 +120,14 @@ foreach (i, n) {
         const uint32_t *face_1 = GOPT_ZERO;
         unsigned gopt_begins = gopt_group - 1; /* lookups that may still begin */
         const void *gopt_first = 0, *gopt_end = 0; /* rest of the current queue */
-        unsigned long gopt_part = 0, gopt_left = 0, gopt_lookups = 0;
-        unsigned long long gopt_clock = 0;
         void *gopt_label = 0;
         unsigned gopt_queue = 0;
         int i = 0 ;
-    gopt_part:
-        if (gopt_auto != 0) {
-            gopt_part = gopt_left = gopt_auto->left;
-            gopt_begins = (gopt_auto->group < (GOPT_GROUP_MAX) ? gopt_auto->group : (GOPT_GROUP_MAX)) - 1;
-            gopt_clock = GOPT_CLOCK();
-            if (gopt_begins == 0) {
-                for (; gopt_left != 0 && (i < ( n )); gopt_left--, i ++)
-                    {
-                        const name_t *name = &names[i];
-                        uint32_t tags[6] = {0} ;
-                        found_t found = { 0u, 0} ;
-                        hashes(name, tags);
-                        for (int components = name->components; components > 0; components--) {
-                            if (probe(fib, name, components, tags[components - 1], &found)) {
-                                break;
-                            }
-                        }
-                        faces[i] = found.face;
-                        all += found.collisions;
-                    }
-
-                goto gopt_part_ends;
-            }
-            gopt_s = gopt_states;
-        }
 #define GOPT_NEXT do { if (gopt_first != gopt_end) { goto *gopt_label; } goto gopt_turn; } while (0)
     gopt_begin:
-        while ((gopt_auto == 0 || gopt_left != 0) && (i < ( n ))) {
+        while (i < ( n )) {
             i_0 = i;
             i ++;
-            gopt_left--;
             {
                 name_0 = &names[i_0];
                 { uint32_t gopt_copy[6] = {0}; __builtin_memcpy(&gopt_s->tags, &gopt_copy, sizeof(gopt_copy)); }
@@ -325,15 +211,6 @@ foreach (i, n) {
         if (gopt_queue != 0) {
             gopt_queue = 0;
             goto gopt_turn;
-        }
-        if (gopt_auto != 0) {
-        gopt_part_ends:
-            gopt_lookups += gopt_part - gopt_left;
-            gopt_auto_end(gopt_auto, gopt_part - gopt_left, GOPT_CLOCK() - gopt_clock);
-            if (gopt_left == 0) {
-                goto gopt_part;
-            }
-            gopt_auto->usual = gopt_lookups;
         }
     }
 }
