@@ -92,7 +92,7 @@ KNOWN = 'destination_mac = "02:00:00:00:01:01"\nsource_mac = "02:00:00:00:01:02"
 ON_LINK = "on_link = true"
 # Fewer stations than the neighbour table holds, and more.
 FEW_STATIONS, MANY_STATIONS = 1000, 60000
-# A scan beside other traffic, from a port of its own.
+# A scan from a separate port, in addition to other traffic.
 SCAN_RATE = "500kpps"
 SCAN = f"""
 [[port]]

@@ -53,8 +53,8 @@ pub(super) fn compile(root: &Path, out: &Path, cpu: &CpuText) {
 }
 
 /// Compiles kernels for special CPU features, such as AVX-512. Leaves out features whose flags the
-/// compiler does not support. Also leaves them out for fuzz targets, which do not run these kernels:
-/// clang 14 needs more than seven minutes to add coverage counters and sanitizers to them.
+/// compiler does not support. Also leaves them out for fuzz targets, which do not run these
+/// kernels: clang 14 needs more than seven minutes to add coverage counters and sanitizers to them.
 fn compile_native(root: &Path, out: &Path, x86_64: bool) {
     let mut externs = String::new();
     let mut table = String::new();

@@ -142,7 +142,7 @@ fn a_package_runs_without_a_compiler() {
     assert!(without("package.toml").refused().contains("chmod"));
 }
 
-/// The network card selects the worker of a packet by its flow, but a NAT keeps its flows by source.
+/// The network card selects the worker by flow, but a NAT keeps its flows by source.
 #[test]
 fn a_nat_gives_the_same_result_on_any_number_of_workers() {
     let folder = tempfile::tempdir().unwrap();

@@ -117,7 +117,7 @@ impl ResponderHost {
     }
 
     /// Handles a packet to a station whose address is being resolved, by the responder or by the
-    /// operating system. `to` is the destination of the packet. Returns `None` for any other packet.
+    /// operating system. `to` is the packet's destination. Returns `None` for any other packet.
     fn resolve(
         &mut self,
         region: &mut Region,

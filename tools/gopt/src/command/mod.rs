@@ -65,7 +65,7 @@ struct Permissions {
     /// Allow sums of floating-point numbers, whose last digits depend on the order
     #[arg(long)]
     reassociate: bool,
-    /// Write output that also accepts -DGOPT_GROUP=auto, which selects the group size by measurement
+    /// Write output that also accepts -DGOPT_GROUP=auto, which measures the best group size
     #[arg(long)]
     auto: bool,
 }

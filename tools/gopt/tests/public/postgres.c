@@ -1,5 +1,6 @@
 /*
- * Lookups of PostgreSQL 15.18: src/include/lib/simplehash.h, src/backend/lib/bloomfilter.c, integerset.c.
+ * Lookups of PostgreSQL 15.18: src/include/lib/simplehash.h, src/backend/lib/bloomfilter.c,
+ * integerset.c.
  * Changes: lines with g_expensive, types without unused members, the tables and batch loops at the
  * end.
  */

@@ -71,8 +71,8 @@ static double now(void)
 }
 
 /*
- * Arguments: group, entries, queries, repetitions. With repetitions, prints nanoseconds per query of
- * groups of 1, which run the plain loop, and of the group: the best repetition, in turns.
+ * Arguments: group, entries, queries, repetitions. With repetitions, prints nanoseconds per query
+ * of groups of 1, which run the plain loop, and of the group: the best repetition, in turns.
  */
 static int run_lookups(const lookup *lookups, size_t count, int argc, char **argv)
 {
