@@ -179,8 +179,8 @@ impl Intake {
         self.receivers.iter().map(|receiver| receiver.queue.sequence_next()).min().unwrap_or(u64::MAX)
     }
 
-    /// Sleeps until a port or another worker has packets or [`SLEEP_MS`] has passed. If a port cannot
-    /// wake the worker, only yields the core to other threads.
+    /// Sleeps until a port or another worker has packets or [`SLEEP_MS`] has passed. If a port
+    /// cannot wake the worker, only yields the core to other threads.
     pub(crate) fn sleep(&self) {
         let open = self.receivers.iter().filter(|receiver| !receiver.ended);
         let wakes = open.map(|receiver| Some(PollFd::new(receiver.queue.wakes()?, PollFlags::POLLIN)));
