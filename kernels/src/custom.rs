@@ -124,8 +124,9 @@ impl CustomText<'_> {
 /// Adds the users' functions `customs` to the source text of a device language. `text` is
 /// [`opencl_source`](crate::opencl_source) or [`cuda_source`](crate::cuda_source).
 ///
-/// If `has_built_in` is false, no bin calls a built-in function. The compiler then leaves out the
-/// kernels of all built-in functions, which saves most of its time.
+/// If `has_built_in` is false, no bin calls a built-in function other than `template`, which probes
+/// of a device run. The compiler then leaves out all other built-in kernels, which saves most of
+/// its time.
 pub fn device_source(text: &str, customs: &[CustomText<'_>], has_built_in: bool) -> String {
     if customs.is_empty() {
         return text.to_owned();
@@ -142,7 +143,10 @@ pub fn device_source(text: &str, customs: &[CustomText<'_>], has_built_in: bool)
     let text = replace(text, "custom", &format!("{added}#define GW_CUSTOM_FUNCTIONS(X){rows}\n"));
     match has_built_in {
         true => text,
-        false => replace(&text, "built_in", "#define GW_BUILT_IN_FUNCTIONS(X)\n"),
+        false => {
+            let template = format!("#define GW_BUILT_IN_FUNCTIONS(X) X({}, template)\n", crate::TEMPLATE);
+            replace(&text, "built_in", &template)
+        }
     }
 }
 
