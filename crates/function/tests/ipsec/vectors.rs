@@ -48,5 +48,5 @@ fn every_form_processes_packets_of_other_implementations() {
             }
         }
     }
-    assert_eq!(decapsulated, forms().len() * (42 + 60 + 8));
+    assert_eq!(decapsulated, forms().len() * (45 + 60 + 8));
 }

@@ -16,7 +16,7 @@ use godwit_test_support::hex::unhex;
 use godwit_test_support::repository;
 use hmac::{Hmac, Mac};
 use sha1::Sha1;
-use sha2::Sha256;
+use sha2::{Sha256, Sha384, Sha512};
 
 use super::association::Association;
 
@@ -259,14 +259,18 @@ fn update_ah_icv(sa: &Association, frame: &mut [u8], at: usize) {
 }
 
 fn hmac(sa: &Association, data: &[u8]) -> Vec<u8> {
-    if sa.suite.authentication == Authentication::Sha1 {
-        let mut mac = Hmac::<Sha1>::new_from_slice(&sa.hmac_key).unwrap();
+    fn code<M: Mac + KeyInit>(key: &[u8], data: &[u8]) -> Vec<u8> {
+        let mut mac = <M as KeyInit>::new_from_slice(key).unwrap();
         mac.update(data);
-        return mac.finalize().into_bytes().to_vec();
+        mac.finalize().into_bytes().to_vec()
     }
-    let mut mac = Hmac::<Sha256>::new_from_slice(&sa.hmac_key).unwrap();
-    mac.update(data);
-    mac.finalize().into_bytes().to_vec()
+    match sa.suite.authentication {
+        Authentication::Sha1 => code::<Hmac<Sha1>>(&sa.hmac_key, data),
+        Authentication::Sha256 => code::<Hmac<Sha256>>(&sa.hmac_key, data),
+        Authentication::Sha384 => code::<Hmac<Sha384>>(&sa.hmac_key, data),
+        Authentication::Sha512 => code::<Hmac<Sha512>>(&sa.hmac_key, data),
+        other => panic!("{other:?} is no HMAC"),
+    }
 }
 
 fn nonce(sa: &Association, iv: &[u8]) -> [u8; 12] {
