@@ -124,7 +124,7 @@ impl Loaded {
         // selected.
         Ok(match is_significant {
             true => timed.rfind(|(_, ns)| *ns <= best * LEVEL_NEAR_BEST),
-            false => timed.last().map(|(level, _)| (level, f64::INFINITY)),
+            false => timed.next_back().map(|(level, _)| (level, f64::INFINITY)),
         })
     }
 

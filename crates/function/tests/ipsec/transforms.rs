@@ -192,7 +192,7 @@ impl Keys {
         };
         let mut padded = message.to_vec();
         let mut last_key = keys(2);
-        if message.len() % 16 != 0 {
+        if !message.len().is_multiple_of(16) {
             padded.push(0x80);
             padded.resize(padded.len().next_multiple_of(16), 0);
             last_key = keys(3);
