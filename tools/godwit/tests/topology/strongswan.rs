@@ -150,9 +150,9 @@ fn strongswan_acts_as_the_other_gateway() {
         let end = End { gateway: &left, host: &a, next_mac: right.mac("wan"), outside, inside };
         let config = end.config(&sas.concat(), "protocol = \"esp-in-udp\"");
         let godwit = left.godwit(&net, &config, &["lan", "wan"]);
-        wait_for(proposal, || a.try_sh("ping -c 1 -W 1 10.2.0.2").status.success());
-        let printed = a.sh("ping -c 5 -i 0.1 -W 5 10.2.0.2");
-        assert!(printed.contains("5 received"), "{proposal}: {printed}");
+        // The user-space ESP of charon loses packets on a loaded machine.
+        let ping = || a.try_sh("ping -c 5 -i 0.1 -W 2 10.2.0.2").stdout;
+        wait_for(proposal, || String::from_utf8_lossy(&ping()).contains("5 received"));
         let fetched = sum(a.sh("curl -s --max-time 30 http://10.2.0.2:8000/large | sha256sum"));
         assert_eq!(fetched, expected, "{proposal}");
         let report = godwit.stop();
