@@ -22,8 +22,8 @@ if [ "${1:-build}" = test ]; then
     need+=(strongswan-charon libcharon-extra-plugins libstrongswan-standard-plugins libstrongswan-extra-plugins strongswan-swanctl)
     # Shells that check the completion scripts.
     need+=(zsh fish)
-    # Peer of the signing engine and client of the TLS proxy.
-    need+=(openssl)
+    # Peer of the signing engine, and clients of the TLS proxy: TLS and HTTP/2 (h2load).
+    need+=(openssl nghttp2-client)
     # Peer of the IPsec benchmarks; x86-64 only.
     [ "$(uname -m)" != x86_64 ] || need+=(libipsec-mb-dev)
 fi
