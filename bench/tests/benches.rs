@@ -328,7 +328,7 @@ fn several_devices_are_measured_alone_and_at_once() {
     for (device, _) in others.take(1) {
         let both = format!("{device},cpu");
         let together = format!("{device}+cpu");
-        for (name, forms) in [("chain", &["esp", "chain"][..]), ("ipsec", &[""]), ("gateway", &[""])] {
+        for (name, forms) in [("several", &["esp", "dpi", "chain"][..]), ("ipsec", &[""]), ("gateway", &[""])] {
             let request = at(&[Size::Bytes(128)], on(&both, brief(1)))
                 .with("batch", 64)
                 .with("bin", 32)
@@ -347,6 +347,7 @@ fn several_devices_are_measured_alone_and_at_once() {
                 assert!(rows.iter().all(|row| row.mpps > 0.0 && row.gbps > 0.0 && row.bench == name), "{rows:#?}");
                 assert!(rows.iter().all(|row| row.implementation == *form || form.is_empty()), "{rows:#?}");
                 assert!(number(&rows[2], "share_of_alone") > Some(0.0), "{rows:#?}");
+                assert!(name == "gateway" || number(&rows[2], "ratio_to_one") > Some(0.0), "{rows:#?}");
             }
         }
         let rows = rows("devices", &on(&both, brief(1)));

@@ -140,7 +140,8 @@ pub(crate) fn rows(
     let side = Side { links: &links.at_once, ..Side::new(load, &form, &devices, &feeds[0]) };
     let (row, passes) = side.measure(&mut flows, &limits, time)?;
     let sum_alone: f64 = alone.iter().sum();
-    let mut details = row.details.with("share_of_alone", row.mpps / sum_alone);
+    let mut details =
+        row.details.with("share_of_alone", row.mpps / sum_alone).with("ratio_to_one", row.mpps / alone[0]);
     for (device, mut passes) in devices.iter().zip(passes) {
         details = details.with(&format!("mpps_{device}"), passes.mpps());
     }

@@ -12,12 +12,15 @@
 //! | `dynamic by verdict` | packets with a pattern pass a second inspection |
 //! | `chain` on `cpu` | all cores, each with its own packets |
 //!
+//! The bench `several` measures `esp`, `dpi` (inspection alone) and `chain` on two, four and more
+//! devices of the machine.
+//!
 //! Packets of every row are compared with the result of `ref`, function after function.
 
 use std::sync::{Arc, Barrier};
 use std::time::Duration;
 
-use godwit_device::{DeviceChain, Implementation, LAST_RESORT, Mode, is_synchronous};
+use godwit_device::{DeviceChain, Implementation, LAST_RESORT, Mode, has_own_memory, is_synchronous};
 use godwit_function::Function;
 
 use crate::error::Error;
@@ -39,8 +42,8 @@ use crate::run::rounds::median_p99;
 use crate::run::row::{Details, Row};
 use crate::run::several::{self, Links, Load};
 
-/// Variants that are measured on several devices at once, and in persistent mode.
-const SEVERAL: [&str; 2] = ["esp", "chain"];
+/// Variants that are measured in persistent mode.
+const PERSISTENT: [&str; 2] = ["esp", "chain"];
 /// A route for every packet.
 const ROUTES: &str = "[[next_hop]]\nname = \"there\"\nport = \"out\"\ndestination_mac = \"02:00:00:00:00:07\"\n\
                       source_mac = \"02:00:00:00:00:08\"\n[[route]]\nprefix = \"0.0.0.0/0\"\nnext_hop = \"there\"\n";
@@ -58,38 +61,19 @@ const ROWS: usize = 2;
 /// A variant of the chain.
 struct Variant {
     name: &'static str,
+    /// Index of the first function.
+    first: usize,
     chain: Option<Chain>,
     /// Percentage of packets of the second class.
     second_class: u32,
 }
 
-/// Measures each size on a device, on several devices, or on the CPU.
+/// Measures each size on a device or on the CPU.
 pub(super) fn run(context: &Context, progress: &mut Progress<'_>) -> Result<Vec<Row>, Error> {
     let options = &LaneOptions::parse(context)?;
-    let suite: Option<String> = context.values.get(SUITE.name)?;
-    let associations = Associations::new(&[suite.as_deref().unwrap_or("cbc128_sha1")], 4096, true)?;
-    let patterns = patterns::patterns();
-    let inspection = patterns::inspection(&patterns, progress)?;
-    let route = build("ipv4", ROUTES)?;
-    let functions: Vec<Arc<dyn Function>> = vec![
-        associations.function(1)?,
-        Arc::clone(&inspection),
-        route,
-        // A device has this image twice.
-        inspection,
-    ];
-    let bench = ChainBench { options, associations: &associations, patterns: &patterns, functions: &functions };
+    let bench = ChainBench::new(context, options, progress)?;
     let device = options.device();
     let mut rows = Vec::new();
-    if options.devices().len() > 1 {
-        let links = several::links(&options.common, progress);
-        for &size in &options.common.sizes {
-            for variant in variants().iter().filter(|variant| SEVERAL.contains(&variant.name)) {
-                rows.extend(bench.on_several(variant, size, &links, progress)?);
-            }
-        }
-        return Ok(rows);
-    }
     let link = link(device, options.common.time.min(Duration::from_millis(200)) / 4, progress);
     for &size in &options.common.sizes {
         if !is_synchronous(device) {
@@ -98,13 +82,49 @@ pub(super) fn run(context: &Context, progress: &mut Progress<'_>) -> Result<Vec<
                 rows.extend(bench.on_device(&variant, size, mode, link, progress)?);
             }
             if options.mode.is_none() {
-                for variant in variants().iter().filter(|variant| SEVERAL.contains(&variant.name)) {
+                for variant in variants().iter().filter(|variant| PERSISTENT.contains(&variant.name)) {
                     rows.extend(bench.on_device(variant, size, Mode::Persistent, link, progress)?);
                 }
             }
             rows.push(bench.on_device_and_cores(size, mode, progress)?);
         }
         rows.push(bench.on_cpu(size, progress)?);
+    }
+    Ok(rows)
+}
+
+/// Measures each size on the first two, four, eight devices and on all of them. Without named
+/// devices, these are the devices of the first kind that have their own memory.
+pub(super) fn on_several(context: &Context, progress: &mut Progress<'_>) -> Result<Vec<Row>, Error> {
+    let all = LaneOptions::parse(context)?;
+    let mut devices = all.common.devices.clone();
+    if !all.common.devices_named {
+        devices.retain(|device| has_own_memory(device));
+        // One GPU can be a device of two kinds.
+        let kind = |device: &str| device.split(':').next().unwrap_or_default().to_owned();
+        if let Some(first) = devices.first().map(|device| kind(device)) {
+            devices.retain(|device| kind(device) == first);
+        }
+    }
+    if devices.len() < 2 {
+        return Err(Error::Setup(format!(
+            "the bench needs two or more devices with their own memory, and this machine has {}; name others with \
+             --device, such as --device cpu,opencl:0",
+            devices.len()
+        )));
+    }
+    let counts = [2, 4, 8].into_iter().filter(|&count| count < devices.len()).chain([devices.len()]);
+    let mut rows = Vec::new();
+    for count in counts {
+        let mut options = all.clone();
+        options.common.devices = devices[..count].to_vec();
+        let bench = ChainBench::new(context, &options, progress)?;
+        let links = several::links(&options.common, progress);
+        for &size in &options.common.sizes {
+            for variant in &several_variants() {
+                rows.extend(bench.on_several(variant, size, &links, progress)?);
+            }
+        }
     }
     Ok(rows)
 }
@@ -142,24 +162,60 @@ fn variants() -> Vec<Variant> {
     let chain = |hops, by| Some(Chain { hops, by });
     let static_chain = || hops(true, false);
     vec![
-        Variant { name: "esp", chain: None, second_class: 0 },
-        Variant { name: "chain", chain: chain(static_chain(), By::Device), second_class: 0 },
-        Variant { name: "chain, a trip for each", chain: chain(static_chain(), By::Host), second_class: 0 },
-        Variant { name: "chain, verdict only", chain: chain(hops(false, false), By::Device), second_class: 0 },
-        Variant { name: "dynamic 50/50", chain: chain(static_chain(), By::Device), second_class: 50 },
-        Variant { name: "dynamic 93/7", chain: chain(static_chain(), By::Device), second_class: 7 },
-        Variant { name: "dynamic by verdict", chain: chain(hops(true, true), By::Device), second_class: 0 },
+        Variant { name: "esp", first: DECRYPT, chain: None, second_class: 0 },
+        Variant { name: "chain", first: DECRYPT, chain: chain(static_chain(), By::Device), second_class: 0 },
+        Variant {
+            name: "chain, a trip for each",
+            first: DECRYPT,
+            chain: chain(static_chain(), By::Host),
+            second_class: 0,
+        },
+        Variant {
+            name: "chain, verdict only",
+            first: DECRYPT,
+            chain: chain(hops(false, false), By::Device),
+            second_class: 0,
+        },
+        Variant { name: "dynamic 50/50", first: DECRYPT, chain: chain(static_chain(), By::Device), second_class: 50 },
+        Variant { name: "dynamic 93/7", first: DECRYPT, chain: chain(static_chain(), By::Device), second_class: 7 },
+        Variant {
+            name: "dynamic by verdict",
+            first: DECRYPT,
+            chain: chain(hops(true, true), By::Device),
+            second_class: 0,
+        },
     ]
+}
+
+/// Returns the variants that several devices run.
+fn several_variants() -> Vec<Variant> {
+    let inspection = Variant { name: "dpi", first: INSPECT, chain: None, second_class: 0 };
+    let mut variants = variants();
+    variants.retain(|variant| PERSISTENT.contains(&variant.name));
+    variants.insert(1, inspection);
+    variants
 }
 
 struct ChainBench<'a> {
     options: &'a LaneOptions,
-    associations: &'a Associations,
-    patterns: &'a [String],
-    functions: &'a [Arc<dyn Function>],
+    associations: Associations,
+    patterns: Vec<String>,
+    functions: Vec<Arc<dyn Function>>,
 }
 
-impl ChainBench<'_> {
+impl<'a> ChainBench<'a> {
+    /// Builds the functions.
+    fn new(context: &Context, options: &'a LaneOptions, progress: &mut Progress<'_>) -> Result<Self, Error> {
+        let suite: Option<String> = context.values.get(SUITE.name)?;
+        let associations = Associations::new(&[suite.as_deref().unwrap_or("cbc128_sha1")], 4096, true)?;
+        let patterns = patterns::patterns();
+        let inspection = patterns::inspection(&patterns, progress)?;
+        let route = build("ipv4", ROUTES)?;
+        // A device has the image of the inspection twice.
+        let functions = vec![associations.function(1)?, Arc::clone(&inspection), route, inspection];
+        Ok(Self { options, associations, patterns, functions })
+    }
+
     fn flow(&self, device: &str, feed: &Feed, variant: &Variant, size: Size) -> Result<Flow, Error> {
         let mode = self.options.mode.unwrap_or(Mode::Launch);
         Ok(self.flows(device, mode, feed, variant, size, 1)?.remove(0))
@@ -182,7 +238,7 @@ impl ChainBench<'_> {
             resident: false,
             layout: self.options.layout,
             transfer: self.options.transfer.unwrap_or_default(),
-            functions: self.functions,
+            functions: &self.functions,
             packets: feed.packets,
             bins: ROWS * (feed.batch.div_ceil(feed.bin_packets) + 4),
             bin_packets: feed.bin_packets,
@@ -192,9 +248,12 @@ impl ChainBench<'_> {
         };
         let mut job = |random: &mut Random| {
             let row = u8::from(random.below(100) < variant.second_class);
-            Job { row, ..self.associations.any(random) }
+            match variant.first {
+                DECRYPT => Job { row, ..self.associations.any(random) },
+                first => Job { row, ..Job::plain(first as u16, self.functions[first].properties().variant) },
+            }
         };
-        let frame = frames::filled(|random, payload| patterns::plant(self.patterns, random, payload));
+        let frame = frames::filled(|random, payload| patterns::plant(&self.patterns, random, payload));
         let mut flows = Flow::for_threads(&config, threads, size, &frame, &mut job)?;
         flows.iter_mut().for_each(|flow| flow.prepare_by_length(feed.batch, feed.bin_packets));
         Ok(flows)
@@ -287,7 +346,7 @@ impl ChainBench<'_> {
         // Every thread needs enough chunks for its chunks in flight.
         feed.batch = feed.batch.min((feed.packets / (2 * feed.in_flight)).max(1));
         let chain = Some(Chain { hops: hops(true, false), by: By::HostOnCpu });
-        let variant = Variant { name: "chain, ipsec on device", chain, second_class: 0 };
+        let variant = Variant { name: "chain, ipsec on device", first: DECRYPT, chain, second_class: 0 };
         let mut flows = self.flows(device, mode, &feed, &variant, size, cores)?;
         let verified = several::on_threads(flows.iter_mut().collect(), Flow::verify)?[0].0;
         progress(&format!(
@@ -324,7 +383,7 @@ impl ChainBench<'_> {
         let packets = self.options.packets.unwrap_or(1 << 14).min(1 << 14);
         let feed = Feed { batch: 256.min(packets), bin_packets: 256, in_flight: 1, packets };
         let chain = Some(Chain { hops: hops(true, false), by: By::Host });
-        let variant = Variant { name: "chain", chain, second_class: 0 };
+        let variant = Variant { name: "chain", first: DECRYPT, chain, second_class: 0 };
         let ready = Barrier::new(cores + 1);
         let (measured, watts) = std::thread::scope(|scope| {
             let one = || -> Result<(f64, f64, usize), Error> {

@@ -8,7 +8,7 @@
 //! | `table/` | lookup tables without packets; peers: tables of DPDK |
 //! | `loops.rs` | lookup loops that hide memory latency; peer: C++20 coroutines |
 //! | `apps/` | whole functions in the engine, by workers, load or packing |
-//! | `chain.rs` | a chain of functions on a device |
+//! | `chain.rs` | a chain of functions on a device, and on several devices at once |
 //! | `custom/` | functions of users: a copy of `ipv4`, tables, flows, their start |
 //! | `sharing.rs` | one device for two functions, or for several threads |
 //! | `devices.rs` | devices without packets: copies, launches, random reads |
@@ -175,7 +175,14 @@ pub(crate) const SUBJECTS: &[Subject] = &[
         parameters: &[],
         run: apps::patterns::run,
     },
-    Subject { name: "chain", devices: Devices::Several, options: &[LANE, &[&SUITE]], parameters: &[], run: chain::run },
+    Subject { name: "chain", devices: Devices::One, options: &[LANE, &[&SUITE]], parameters: &[], run: chain::run },
+    Subject {
+        name: "several",
+        devices: Devices::All,
+        options: &[LANE, &[&SUITE]],
+        parameters: &[],
+        run: chain::on_several,
+    },
     Subject { name: "custom-copy", devices: Devices::Several, options: &[LANE], parameters: &[], run: custom::copy },
     Subject { name: "custom-exact", devices: Devices::Several, options: &[LANE], parameters: &[], run: custom::exact },
     Subject { name: "custom-flows", devices: Devices::Cpu, options: &[], parameters: &[], run: custom::flows::run },
