@@ -10,6 +10,7 @@ mod control;
 mod devices;
 mod events;
 mod failure;
+mod location;
 mod log;
 mod output;
 mod privileges;

@@ -1,6 +1,6 @@
 //! `godwit devices`
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use clap::Args;
 use godwit_device::power::{self, FoundMeter};
@@ -10,6 +10,7 @@ use serde::Serialize;
 
 use crate::devices::{self, NotUsed, Others};
 use crate::failure::Failure;
+use crate::location::{self, Location, Node};
 use crate::output::Json;
 use crate::table::{Align, Table};
 use crate::{builtin, output};
@@ -51,6 +52,9 @@ struct Device {
     power: Vec<FoundMeter>,
     /// Fastest form of each kernel. Only for the CPU.
     functions: Vec<Choice>,
+    /// NUMA nodes of the machine. Only for the CPU.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    nodes: Vec<Node>,
     /// Properties from the driver. Not for the CPU.
     #[serde(skip_serializing_if = "Option::is_none")]
     driver: Option<Driver>,
@@ -69,7 +73,12 @@ struct Driver {
     modes: Vec<ModeFound>,
     chain_lacks: Option<Unavailable>,
     pci: Option<String>,
+    #[serde(flatten)]
+    location: Location,
 }
+
+/// Folder where sysfs is mounted.
+const SYSFS: &str = "/sys";
 
 /// Lists the devices. Measures every kernel briefly on the CPU to determine its fastest level.
 pub(crate) fn execute(arguments: &Arguments) -> Result<(), Failure> {
@@ -100,7 +109,8 @@ fn cpu() -> Result<Device, Failure> {
         Ok(choices)
     })?;
     let sentence = "cpu runs every function without another device".to_owned();
-    Ok(Device { capabilities: cpu::probe(), usable: true, sentence, power: Vec::new(), functions, driver: None })
+    let nodes = location::nodes(Path::new(SYSFS));
+    Ok(Device { capabilities: cpu::probe(), usable: true, sentence, power: Vec::new(), functions, nodes, driver: None })
 }
 
 fn from_found(found: godwit_device::Found) -> Device {
@@ -115,6 +125,7 @@ fn from_found(found: godwit_device::Found) -> Device {
         svm: found.svm,
         modes: found.modes,
         chain_lacks: found.chain_lacks,
+        location: found.pci.as_deref().map_or_else(Location::default, |pci| location::of_pci(Path::new(SYSFS), pci)),
         pci: found.pci,
     };
     Device {
@@ -123,19 +134,24 @@ fn from_found(found: godwit_device::Found) -> Device {
         sentence,
         power: Vec::new(),
         functions: Vec::new(),
+        nodes: Vec::new(),
         driver: Some(driver),
     }
 }
 
 fn text(document: &Document) -> String {
     let mut text = String::new();
-    for Device { capabilities, sentence, power, functions, driver, .. } in &document.devices {
+    for Device { capabilities, sentence, power, functions, nodes, driver, .. } in &document.devices {
         let Capabilities { id, name, compute_units, warp_packets, memory_bytes, features } = capabilities;
         let memory_gib = *memory_bytes as f64 / f64::from(1 << 30);
         text += &format!("{id}: {name}\n");
         match driver {
             None => {
                 text += &format!("  {compute_units} cores, {memory_gib:.1} GiB of memory\n");
+                for Node { number, cores, memory_bytes } in nodes {
+                    let memory_gib = *memory_bytes as f64 / f64::from(1 << 30);
+                    text += &format!("  NUMA node {number}: cores {cores}, {memory_gib:.1} GiB of memory\n");
+                }
                 text += &format!("  levels: {}\n", features.join(", "));
             }
             Some(driver) => {
@@ -174,7 +190,7 @@ fn text(document: &Document) -> String {
     text
 }
 
-/// Returns the work-group memory and the optional driver properties.
+/// Returns the work-group memory, the optional driver properties, and the position in the machine.
 fn more(driver: &Driver) -> String {
     let mut properties = vec![format!("{} KiB of memory for a work-group", driver.local_memory_bytes >> 10)];
     let Svm { coarse, fine, system, atomics } = driver.svm;
@@ -184,6 +200,9 @@ fn more(driver: &Driver) -> String {
         properties.push(format!("shared virtual memory: {}", kinds.join(", ")));
     }
     properties.extend(driver.pci.as_ref().map(|address| format!("PCI {address}")));
+    let Location { numa_node, link_speed, link_lanes } = &driver.location;
+    properties.extend(numa_node.map(|node| format!("NUMA node {node}")));
+    properties.extend(link_speed.as_ref().zip(*link_lanes).map(|(speed, lanes)| format!("{speed} x{lanes}")));
     properties.join(", ")
 }
 
