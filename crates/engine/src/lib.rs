@@ -27,8 +27,10 @@ pub use control::wiped::wipe_texts;
 pub use error::Error;
 pub use godwit_io::{pcap, synthetic};
 pub use observe::report::{
-    Conservation, FunctionReport, HealthReport, Latency, LostDevice, PortReport, PowerReport, RecentFunction,
-    RecentPort, RecentReport, Report,
+    Conservation, FunctionReport, HealthReport, Latency, LostDevice, PlacedFunction, PlacedShare, PlacementDecision,
+    PlacementMeasured, PlacementPredicted, PlacementReport, PortReport, PowerReport, RecentFunction, RecentPort,
+    RecentReport, Report,
 };
 pub use observe::{counters, trace};
-pub use options::{OpenDevice, Opener, Options, Replay};
+pub use options::{OpenDevice, Opener, Options, Recorded, Recorder, Replay};
+pub use place::model::identity;

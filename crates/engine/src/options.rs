@@ -1,11 +1,12 @@
 //! Options of a run that override the configuration.
 
 use std::path::PathBuf;
-use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
+use std::sync::{Arc, Mutex};
 
 use godwit_device::{Device, DeviceOptions, Implementation, Program};
 use godwit_packet::ArenaHandle;
+use godwit_sched::place::{Choice, Decision, Goal, Observation};
 
 /// Options of a run that override the configuration.
 #[derive(Clone, Debug, Default)]
@@ -19,6 +20,11 @@ pub struct Options {
     /// Flag that requests a reload of the configuration file. The engine applies changes to packet
     /// classes and edges, and clears the flag.
     pub reload: Option<Arc<AtomicBool>>,
+    /// Flag that requests the next policy of the placement. The engine clears the flag.
+    pub next_policy: Option<Arc<AtomicBool>>,
+    /// Record of all decisions of the placement, for tests.
+    #[doc(hidden)]
+    pub recorder: Option<Recorder>,
     /// Function that opens devices in tests, instead of [`godwit_device::open`].
     #[doc(hidden)]
     pub opener: Option<Opener>,
@@ -29,6 +35,19 @@ pub struct Options {
 #[doc(hidden)]
 #[derive(Clone)]
 pub struct Opener(pub Arc<OpenDevice>);
+
+/// Record of a placement in tests.
+#[doc(hidden)]
+pub type Recorder = Arc<Mutex<Vec<Recorded>>>;
+
+/// Input of the planner, with its decision.
+#[doc(hidden)]
+#[derive(Clone, Debug)]
+pub enum Recorded {
+    Goal(Goal),
+    Pin(Choice),
+    Look(Observation, Box<Decision>),
+}
 
 /// Signature of the function in [`Opener`].
 #[doc(hidden)]

@@ -12,7 +12,8 @@ const NO_LOSS: &[&str] = &["port_received_", "port_sent_", "port_left_to_kernel"
 /// Returns the status as text. `all` adds every counter to the text.
 pub(crate) fn text(report: &Value, all: bool) -> String {
     let mut text = heading(report);
-    for part in [totals(report), ports(report), functions(report), devices(report), drops(report)] {
+    let placement = placement(&report["placement"]);
+    for part in [totals(report), ports(report), functions(report), devices(report), placement, drops(report)] {
         if !part.is_empty() {
             text.push('\n');
             text += &part;
@@ -185,6 +186,34 @@ fn devices(report: &Value) -> String {
     table.text()
 }
 
+/// Returns the policy, the placement with its prediction and measurement, and the last decisions.
+/// The text is empty without a placement.
+pub(crate) fn placement(placement: &Value) -> String {
+    let Some(policy) = placement["policy"].as_str() else { return String::new() };
+    let under = placement["under"].as_str().map(|under| format!(" under {under}")).unwrap_or_default();
+    let rule = if placement["rule"] == "thesis" { ", rule thesis" } else { "" };
+    let mut text =
+        format!("policy {policy}{under}{rule}\nplacement {}: {}\n", placement["number"], word(&placement["placement"]));
+    let (predicted, measured) = (&placement["predicted"], &placement["measured"]);
+    let figures = |of: &Value| {
+        let cores = of["cores"].as_f64().map(|cores| format!("{cores:.1} cores"));
+        let p99 = of["p99_ns"].as_u64().map(|ns| format!("p99 {} µs", microseconds(ns)));
+        let watts = of["watts"].as_f64().map(|watts| format!("{watts:.0} W"));
+        cores.into_iter().chain(p99).chain(watts).collect::<Vec<_>>().join(", ")
+    };
+    if !predicted.is_null() {
+        let (load, limit) = (percent(&predicted["load"]), word(&predicted["limit"]));
+        let _ = writeln!(text, "predicted {}, {load} of {limit}", figures(predicted));
+    }
+    let _ = writeln!(text, "measured  {}, {}", figures(measured), pps(&measured["pps"]));
+    let _ = writeln!(text, "{}", word(&placement["latest"]));
+    for decision in list(&placement["decisions"]) {
+        let at = decision["at_s"].as_f64().unwrap_or(0.0);
+        let _ = writeln!(text, "{at:>8.1} s  {}", word(&decision["sentence"]));
+    }
+    text
+}
+
 /// Returns the nonzero counters of dropped and lost packets.
 fn drops(report: &Value) -> String {
     let mut table = Table::new(&[("dropped or lost, in the run", Align::Left), ("packets", Align::Right)]);
@@ -244,6 +273,28 @@ mod tests {
             assert!(shown.contains(part), "{part}: {shown}");
         }
         assert!(!shown.contains("port_missed") && text(&report, true).contains("port_missed"), "{shown}");
+    }
+
+    #[test]
+    fn a_placement_shows_prediction_measurement_and_decisions() {
+        let report = json!({ "placement": {
+            "policy": "latency-bound", "under": "200us", "rule": "gain", "number": 7, "placement": "inspect=opencl:0",
+            "predicted": { "load": 0.62, "limit": "opencl:0", "cores": 0.43, "p99_ns": 150_000, "watts": null },
+            "measured": { "pps": 2_500_000.0, "cores": 0.51, "p99_ns": 171_000 },
+            "latest": "Stayed: no other placement is better.",
+            "decisions": [{ "at_s": 12.34, "number": 7, "sentence": "inspect: 0 -> 100 % on opencl:0." }],
+        } });
+        let shown = text(&report, false);
+        for part in [
+            "policy latency-bound under 200us\nplacement 7: inspect=opencl:0\n",
+            "predicted 0.4 cores, p99 150 µs, 62 % of opencl:0\n",
+            "measured  0.5 cores, p99 171 µs, 2.50 Mpps\n",
+            "Stayed: no other placement is better.\n",
+            "    12.3 s  inspect: 0 -> 100 % on opencl:0.\n",
+        ] {
+            assert!(shown.contains(part), "{part}: {shown}");
+        }
+        assert!(!text(&json!({}), false).contains("policy"));
     }
 
     #[test]

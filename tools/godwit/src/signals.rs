@@ -1,9 +1,10 @@
-//! Signals: SIGINT and SIGTERM stop cleanly, and SIGHUP reloads the configuration.
+//! Signals: SIGINT and SIGTERM stop cleanly, SIGHUP reloads the configuration, and SIGUSR1 selects
+//! the next policy of the placement.
 
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
-use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
+use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM, SIGUSR1};
 
 use crate::failure::Failure;
 
@@ -23,8 +24,17 @@ pub(crate) fn stop_flag() -> Result<Arc<AtomicBool>, Failure> {
 
 /// Returns a flag that every SIGHUP sets.
 pub(crate) fn reload_flag() -> Result<Arc<AtomicBool>, Failure> {
-    let reload = Arc::new(AtomicBool::new(false));
-    signal_hook::flag::register(SIGHUP, Arc::clone(&reload))
-        .map_err(|error| Failure::Bug(format!("cannot listen for signal {SIGHUP}: {error}")))?;
-    Ok(reload)
+    flag(SIGHUP)
+}
+
+/// Returns a flag that every SIGUSR1 sets.
+pub(crate) fn policy_flag() -> Result<Arc<AtomicBool>, Failure> {
+    flag(SIGUSR1)
+}
+
+fn flag(signal: i32) -> Result<Arc<AtomicBool>, Failure> {
+    let flag = Arc::new(AtomicBool::new(false));
+    signal_hook::flag::register(signal, Arc::clone(&flag))
+        .map_err(|error| Failure::Bug(format!("cannot listen for signal {signal}: {error}")))?;
+    Ok(flag)
 }

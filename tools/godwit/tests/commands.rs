@@ -16,6 +16,9 @@ use serde_json::Value;
 /// Configuration of `godwit proxy`. `godwit run` runs all other examples.
 const PROXY: &str = "07-tls-proxy.toml";
 
+/// Configuration that needs a profile of the machine and an OpenCL device.
+const PLACEMENT: &str = "08-placement.toml";
+
 fn examples() -> Vec<String> {
     let names = listing(&repository().join("examples"));
     let configurations: Vec<String> = names.into_iter().filter(|name| name.ends_with(".toml")).collect();
@@ -33,7 +36,7 @@ fn is_of_function(example: &str) -> bool {
 
 #[test]
 fn every_example_is_valid_runs_and_conserves_packets() {
-    for name in examples().into_iter().filter(|name| name != PROXY) {
+    for name in examples().into_iter().filter(|name| name != PROXY && name != PLACEMENT) {
         let printed = run(godwit().arg("check").arg(example(&name))).succeeded();
         assert!(printed.stdout.contains("└─ "), "{name}: {printed:?}");
         let printed =
@@ -42,6 +45,28 @@ fn every_example_is_valid_runs_and_conserves_packets() {
         assert!(report["conservation"]["sent"].as_u64() > Some(1000), "{name}: {report:#}");
         assert!(printed.stderr.trim_end().ends_with(": conserved"), "{name}: {printed:?}");
     }
+}
+
+/// The profile is in a folder of this test instead of /tmp.
+#[test]
+fn the_example_of_a_placement_runs_with_a_profile() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join(PLACEMENT);
+    let text = fs::read_to_string(example(PLACEMENT)).unwrap();
+    fs::write(&path, text.replace("/tmp/", &format!("{}/", folder.path().display()))).unwrap();
+    let check = || run(godwit().arg("check").arg(&path));
+    let refused = check();
+    assert!(refused.refused().contains("`godwit profile CONFIG -o "), "{refused:?}");
+    fs::write(folder.path().join("08-placement.profile.toml"), common::profile(&path)).unwrap();
+    assert!(check().succeeded().stdout.contains("└─ "));
+    if !godwit_device::opencl::probe().found.iter().any(|found| found.usable.is_ok()) {
+        return absent("an OpenCL device");
+    }
+    let printed = run(godwit().arg("run").arg(&path).args(["--seconds", "0.3", "--json", "-"])).succeeded();
+    let report = conserved(&printed.stdout);
+    assert!(report["conservation"]["sent"].as_u64() > Some(1000), "{report:#}");
+    assert_eq!(report["placement"]["policy"], "throughput", "{report:#}");
+    assert!(report["placement"]["number"].as_u64() > Some(0), "{report:#}");
 }
 
 /// Runs the command of the comment that generates the certificate. The files are in a folder of

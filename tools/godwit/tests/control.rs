@@ -299,6 +299,71 @@ fn the_chain_changes_while_packets_flow() {
     assert_eq!((&probes["received"], &probes["reordered"]), (&flow["received"], &0.into()), "{probes}");
 }
 
+/// A command and SIGUSR1 change the policy. Both appear in the status and in the events.
+#[test]
+fn the_policy_changes_by_command_and_by_signal() {
+    let folder = tempfile::tempdir().unwrap();
+    let [config, control] = ["placed.toml", "control"].map(|name| folder.path().join(name));
+    let placement = "[placement]\nprofile = \"placed.profile.toml\"\npolicy = \"energy\"\n";
+    fs::write(&config, format!("{placement}{FORK}{}", by("left"))).unwrap();
+    fs::write(folder.path().join("placed.profile.toml"), common::profile(&config)).unwrap();
+    let running = Running::start(&config, &control);
+    let policy = |arguments: &[&str]| run(godwit().arg("policy").arg("--control").arg(&control).args(arguments));
+    let name = || policy(&[]).succeeded().stdout.lines().next().unwrap().to_owned();
+    assert_eq!(name(), "policy energy");
+    let set = policy(&["latency-bound", "--under", "300us"]).succeeded().stdout;
+    assert!(set.starts_with("policy latency-bound under 300us\nplacement ") && set.contains("left=cpu"), "{set}");
+    let json: Value = serde_json::from_str(&policy(&["--json", "-"]).succeeded().stdout).unwrap();
+    assert_eq!((&json["policy"], &json["under"]), (&"latency-bound".into(), &"300us".into()));
+    for (arguments, part) in [
+        (&["fast"][..], "fast"),
+        (&["energy", "--under", "300W"], "policy `energy` has no limit"),
+        (&["latency-bound"], "needs a limit"),
+        (&["power-cap", "--under", "300W"], "policy `power-cap` needs a power meter"),
+        (&["hold", "left=cuda:0"], "function `left` cannot run on `cuda:0`"),
+        (&["--under", "300W"], "policy"),
+    ] {
+        let refused = policy(arguments);
+        assert!(refused.refused().contains(part), "{part}: {refused:?}");
+    }
+    // The next policies are energy, hold and throughput, because nothing measures power.
+    for expected in ["policy energy", "policy hold", "policy throughput"] {
+        kill(Pid::from_raw(running.id() as i32), Signal::SIGUSR1).unwrap();
+        while name() != expected {
+            std::thread::sleep(Duration::from_millis(5));
+        }
+    }
+    let status = run(godwit().arg("status").arg("--control").arg(&control)).succeeded().stdout;
+    assert!(status.contains("policy throughput\nplacement ") && status.contains("predicted "), "{status}");
+    let mut stream = UnixStream::connect(&control).unwrap();
+    stream.write_all(b"{\"command\":\"stop\"}\n").unwrap();
+    let (report, events) = running.finish_with_events();
+    let flow = &report["conservation"];
+    assert_eq!((&flow["dropped"], &flow["sent"]), (&0.into(), &flow["received"]));
+    for event in
+        ["event=policy_changed policy=latency-bound", "event=policy_changed policy=hold", "event=placement_changed"]
+    {
+        assert!(events.iter().any(|line| line.contains(event)), "{event}: {events:#?}");
+    }
+}
+
+/// Without a placement, a command is refused, and the signal has no effect.
+#[test]
+fn without_a_placement_there_is_no_policy() {
+    let folder = tempfile::tempdir().unwrap();
+    let [config, control] = ["echo.toml", "control"].map(|name| folder.path().join(name));
+    fs::write(&config, echo()).unwrap();
+    let running = Running::start(&config, &control);
+    let refused = run(godwit().args(["policy", "energy", "--control"]).arg(&control));
+    assert!(refused.refused().contains("add [placement]"), "{refused:?}");
+    kill(Pid::from_raw(running.id() as i32), Signal::SIGUSR1).unwrap();
+    let mut stream = UnixStream::connect(&control).unwrap();
+    // The signal is handled before the answer, because the watch loop answers.
+    stream.write_all(b"{\"command\":\"status\"}\n{\"command\":\"stop\"}\n").unwrap();
+    let (_, events) = running.finish_with_events();
+    assert!(events.iter().any(|line| line.contains("event=policy_refused")), "{events:#?}");
+}
+
 /// Starts a run whose standard error is a full pipe that nothing reads. Returns the read end too.
 fn with_full_stderr(command: &mut Command) -> (Child, PipeReader) {
     let (reader, mut writer) = std::io::pipe().unwrap();

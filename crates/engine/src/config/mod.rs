@@ -6,6 +6,7 @@
 //! | `settings.rs` | `[engine]`, `[arena]`, `[packing]`, `[dpdk]` |
 //! | `devices.rs` | `[[device]]` |
 //! | `ports.rs` | `[[port]]` |
+//! | `placement.rs` | `[placement]` |
 //! | `functions.rs` | `[[function]]` |
 //! | `classes.rs` | `[[class]]` |
 //! | `chain.rs` | `[[chain]]` |
@@ -28,6 +29,7 @@ mod functions;
 #[doc(hidden)]
 pub mod fuzz;
 mod metrics;
+mod placement;
 mod ports;
 mod settings;
 mod workers;
@@ -40,6 +42,8 @@ use godwit_packet::ArenaConfig;
 use godwit_sched::PackerConfig;
 use zeroize::Zeroizing;
 
+use crate::place::model::Model;
+
 pub use change::ChainConfig;
 pub use classes::protocol_name;
 pub use devices::DeviceConfig;
@@ -47,6 +51,7 @@ use document::Document;
 pub use error::ConfigError;
 pub use functions::{FUNCTIONS_MAX, FunctionConfig, function_kinds};
 pub use metrics::MetricsAddress;
+pub use placement::PlacementConfig;
 pub use ports::{PORTS_MAX, PortConfig, PortKind};
 pub use settings::{EngineConfig, Idle, IoModel};
 
@@ -61,6 +66,8 @@ pub struct Config {
     pub has_reuse: bool,
     /// Address at which metrics are served, if configured.
     pub metrics: Option<MetricsAddress>,
+    /// Settings of the placement. If it is `None`, functions stay on their devices.
+    pub placement: Option<PlacementConfig>,
     /// Default sizes and deadline of the batches of all devices.
     pub packing: PackerConfig,
     /// Devices that run functions or have a `[[device]]` stanza. The CPU comes first.
@@ -120,6 +127,9 @@ impl Config {
         let arena = settings::ArenaStanza::read(&document, root.table(&document, "arena")?, &engine)?;
         let has_reuse = arena.has_reuse();
         let metrics = metrics::read(&document, root.table(&document, "metrics")?, directory)?;
+        let has_placement = root.has("placement");
+        let placement = root.table(&document, "placement")?;
+        let placement = has_placement.then(|| placement::read(&document, placement, directory)).transpose()?;
         let eal = settings::eal(&document, root.table(&document, "dpdk")?)?;
         let ports = ports::read(&document, root.tables(&document, "port")?, eal.as_deref(), directory)?;
         let names: Vec<String> = ports.iter().map(|port| port.name.clone()).collect();
@@ -145,6 +155,7 @@ impl Config {
             arena,
             has_reuse,
             metrics,
+            placement,
             packing,
             devices,
             ports,
@@ -198,6 +209,20 @@ impl Config {
         Ok(())
     }
 
+    /// Checks that the profile of the placement exists, belongs to this machine, and contains the
+    /// costs of every function on each of its devices. The check is separate from
+    /// [`Config::parse`], because `godwit profile` measures the profile with the same configuration.
+    ///
+    /// # Errors
+    /// Returns an error if the profile cannot be used. The error names the line of the stanza.
+    pub fn check_placement(&self) -> Result<(), ConfigError> {
+        let line = self.placement.as_ref().map_or(1, |placement| placement.line);
+        match Model::load(self) {
+            Ok(_) => Ok(()),
+            Err(sentence) => Err(ConfigError::at(&self.origin, line, sentence)),
+        }
+    }
+
     /// Returns what a run needs from the machine, one phrase per requirement.
     pub fn needs_of_machine(&self) -> Vec<String> {
         let mut needs = Vec::new();
@@ -216,6 +241,8 @@ impl Config {
         }
         let others = self.devices.iter().filter(|device| device.id != "cpu");
         needs.extend(others.map(|device| format!("device `{}`", device.id)));
+        let profile = self.placement.iter().map(|placement| format!("profile {}", placement.profile.display()));
+        needs.extend(profile);
         needs.extend(self.engine.user.iter().map(|user| format!("user `{user}`")));
         needs.push("cores and memory".to_owned());
         needs
@@ -272,8 +299,8 @@ impl Config {
 }
 
 /// Names of all stanzas that a configuration can contain.
-const STANZAS: [&str; 10] =
-    ["engine", "arena", "packing", "metrics", "device", "dpdk", "port", "function", "class", "chain"];
+const STANZAS: [&str; 11] =
+    ["engine", "arena", "packing", "metrics", "placement", "device", "dpdk", "port", "function", "class", "chain"];
 
 /// Reads a text file. If the text is not valid UTF-8, the error names the line.
 fn read(path: &Path) -> Result<String, ConfigError> {

@@ -5,6 +5,7 @@ pub(crate) mod cores;
 pub(crate) mod health;
 pub(crate) mod housekeeping;
 pub(crate) mod metrics;
+pub(crate) mod placing;
 pub(crate) mod ports;
 pub(crate) mod program;
 pub(crate) mod reload;

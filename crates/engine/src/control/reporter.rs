@@ -19,6 +19,7 @@ use crate::path::Finished;
 use crate::place::LAST_RESORT;
 use crate::place::devices::DeviceView;
 use crate::place::failover::DeviceLoss;
+use crate::place::monitor::Monitor;
 use crate::plan::chain_plan::ChainPlan;
 
 pub(crate) struct Reporter {
@@ -26,6 +27,7 @@ pub(crate) struct Reporter {
     pub(crate) devices: Vec<DeviceView>,
     pub(crate) plan: Arc<ChainPlan>,
     pub(crate) workers: Vec<WorkerView>,
+    pub(crate) placement: Option<Arc<Monitor>>,
 }
 
 /// Configured names of ports and functions, for reports.
@@ -79,6 +81,7 @@ impl Reporter {
                 [DEVICE_PACKETS, DEVICE_CHUNKS].map(|counter| values[layout.device(device, counter)])
             }),
             lost_devices: self.lost_devices(),
+            placement: self.placement.as_ref().map(|monitor| monitor.report()),
             health: health.report(),
             latency: now.latency.latency(),
             distribution: now.latency.distribution(),

@@ -15,6 +15,7 @@ use crate::control::cores::{cores, cores_of_worker, pin_to};
 use crate::control::health::{Disabled, Health};
 use crate::control::housekeeping::Housekeeper;
 use crate::control::metrics::MetricsServer;
+use crate::control::placing::PlacementThread;
 use crate::control::reload::Reloader;
 use crate::control::reporter::Reporter;
 use crate::control::setup::{self, EngineParts};
@@ -24,8 +25,9 @@ use crate::observe::power::Power;
 use crate::observe::report::Report;
 use crate::observe::trace::Trace;
 use crate::observe::view::{HISTORY_INTERVAL, History, WorkerView};
-use crate::options::Options;
+use crate::options::{Options, Recorder};
 use crate::path::{Finished, Worker};
+use crate::place::monitor::Monitor;
 
 /// Advice for an operator who sees a hung worker.
 const REPORT_A_HANG: &str = "`gdb -p PID -batch -ex 'thread apply all bt'` shows where, for a bug report";
@@ -44,6 +46,9 @@ pub struct Engine {
     parts: EngineParts,
     /// Flag that requests a reload of the configuration.
     reload: Option<Arc<AtomicBool>>,
+    /// Flag that requests the next policy of the placement.
+    next_policy: Option<Arc<AtomicBool>>,
+    recorder: Option<Recorder>,
 }
 
 impl Engine {
@@ -54,7 +59,8 @@ impl Engine {
     /// Returns an error if the configuration does not work on this machine. The engine has then
     /// sent no packet and written no file.
     pub fn new(config: Config, options: &Options) -> Result<Self, Error> {
-        Ok(Self { parts: setup::build(config, options)?, reload: options.reload.clone() })
+        let Options { reload, next_policy, recorder, .. } = options.clone();
+        Ok(Self { parts: setup::build(config, options)?, reload, next_policy, recorder })
     }
 
     /// Returns the compiled version that the engine chose for each function on this machine. The
@@ -85,11 +91,32 @@ impl Engine {
         progress: &mut dyn FnMut(&Report),
     ) -> Result<Report, Error> {
         let EngineParts {
-            plan, workers, ports, pin, devices, functions, socket, graces, traces, changer, state, ..
+            plan,
+            workers,
+            ports,
+            pin,
+            devices,
+            functions,
+            socket,
+            graces,
+            traces,
+            changer,
+            state,
+            placement,
+            ..
         } = self.parts;
         let views: Vec<WorkerView> = workers.iter().map(Worker::view).collect();
         let shared: Vec<Arc<[AtomicU64]>> = views.iter().map(|view| Arc::clone(&view.counters)).collect();
-        let reporter = Reporter { names: self.parts.names, devices: devices.views(), plan, workers: views };
+        // The first placement is published before the workers start.
+        let start = |prepared| Monitor::start(prepared, &views, Instant::now(), self.recorder);
+        let placement = placement.map(start);
+        let reporter = Reporter {
+            names: self.parts.names,
+            devices: devices.views(),
+            plan,
+            workers: views,
+            placement: placement.clone(),
+        };
         let mut power = Power::new(&devices.ids());
         let keeper = state.map(|state| state.start()).transpose();
         let keeper = keeper.map_err(|error| Error::Setup(error.to_string()))?;
@@ -122,6 +149,7 @@ impl Engine {
             stop: Arc::clone(&stop_requested),
             one_at_a_time: Mutex::default(),
             changer,
+            placement: placement.clone(),
         });
         // These threads borrow parts of the engine. They must end before the engine is dropped,
         // even if a worker failed.
@@ -133,6 +161,8 @@ impl Engine {
         let housekeeper = housekeeper.inspect_err(|_| stop_requested.store(true, Ordering::Relaxed));
         let mut reloader = self.reload.map(|requested| Reloader::new(requested, Arc::clone(&commands)));
         let free_cores = cores().get(shared.len()..).filter(|_| pin).unwrap_or_default().to_vec();
+        let placing = placement.clone().map(|monitor| PlacementThread::start(monitor, free_cores.clone())).transpose();
+        let placing = placing.inspect_err(|_| stop_requested.store(true, Ordering::Relaxed));
         let metrics =
             self.parts.metrics.map(|socket| MetricsServer::start(socket, Arc::clone(&commands), free_cores.clone()));
         let metrics = metrics.transpose().inspect_err(|_| stop_requested.store(true, Ordering::Relaxed));
@@ -157,7 +187,7 @@ impl Engine {
                 {
                     // The hung worker may never end, and may hold locks of these values. They are
                     // therefore never dropped.
-                    std::mem::forget((ports, devices, server, metrics, housekeeper, reloader));
+                    std::mem::forget((ports, devices, server, metrics, housekeeper, reloader, placing));
                     return Err(Error::Hung { worker });
                 }
             }
@@ -188,6 +218,9 @@ impl Engine {
             power.sample();
             log_notices(&watched);
             reloader.iter_mut().for_each(Reloader::look);
+            if self.next_policy.as_ref().is_some_and(|requested| requested.swap(false, Ordering::Relaxed)) {
+                select_next_policy(placement.as_deref());
+            }
             let rest = limit.map_or(WATCH_INTERVAL, |limit| limit.saturating_sub(elapsed).min(WATCH_INTERVAL));
             let rest = rest.max(Duration::from_micros(200));
             match report_requests.recv_timeout(rest) {
@@ -202,7 +235,7 @@ impl Engine {
         let elapsed = started.elapsed();
         // The closed channel tells waiting clients that the run has ended.
         drop(report_requests);
-        drop((reloader, server?, metrics?, housekeeper?));
+        drop((reloader, server?, metrics?, housekeeper?, placing?));
         power.end();
         let finished = threads.into_iter().enumerate().map(|(index, thread)| match thread.join() {
             Ok(finished) => finished,
@@ -224,6 +257,17 @@ impl Engine {
         let report = reporter.report(elapsed, Some(&finished), &ports, &power, &health, &history);
         ports.finish()?;
         Ok(report)
+    }
+}
+
+/// Selects the next policy of the placement, as SIGUSR1 requests it.
+fn select_next_policy(placement: Option<&Monitor>) {
+    match placement {
+        Some(monitor) => monitor.select_next(),
+        None => tracing::warn!(
+            event = "policy_refused",
+            "SIGUSR1 has no effect, because the configuration has no [placement]"
+        ),
     }
 }
 

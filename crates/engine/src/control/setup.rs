@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use godwit_chain::Classifier;
-use godwit_device::{Implementation, Mode};
+use godwit_device::{Implementation, Mode, is_synchronous};
 use godwit_function::Function;
 use godwit_packet::{ANY_WORKER, Arena, Layout, Reuse, SteerKey, Steering};
 use godwit_state::State;
@@ -27,6 +27,10 @@ use crate::path::exchange::{Exchange, ring_packets};
 use crate::path::sender::SenderConfig;
 use crate::path::{Worker, WorkerConfig};
 use crate::place::devices::{Devices, is_used};
+use crate::place::follow::Follower;
+use crate::place::meter::{Meter, MeterLayout};
+use crate::place::model::Model;
+use crate::place::monitor::Prepared;
 use crate::plan::build::plan;
 use crate::plan::chain_plan::ChainPlan;
 use crate::plan::change::PlanChanges;
@@ -50,6 +54,8 @@ pub(crate) struct EngineParts {
     pub(crate) metrics: Option<MetricsSocket>,
     pub(crate) pin: bool,
     pub(crate) state: Option<Arc<State>>,
+    /// Placement of the functions, if one is configured.
+    pub(crate) placement: Option<Prepared>,
 }
 
 /// Steering key of each traffic class, which selects the worker of a packet.
@@ -167,6 +173,11 @@ fn start_state(config: &Config, options: &Options) -> Result<Option<Arc<State>>,
 /// Creates an engine from a configuration. It moves no packets yet.
 pub(crate) fn build(config: Config, options: &Options) -> Result<EngineParts, Error> {
     let workers = config.engine.workers;
+    // The output of a replay does not depend on measurements, so it has no placement.
+    let model = match options.replay {
+        Some(_) => None,
+        None => Model::load(&config).map_err(|sentence| Error::Setup(format!("[placement]: {sentence}")))?,
+    };
     let functions: Vec<(String, Arc<dyn Function>)> =
         config.functions.iter().map(|entry| (entry.name.clone(), Arc::clone(&entry.function))).collect();
     let control = options.control.as_ref().or(config.engine.control.as_ref());
@@ -194,6 +205,7 @@ pub(crate) fn build(config: Config, options: &Options) -> Result<EngineParts, Er
     let mut host_halves: Vec<Vec<_>> =
         (0..workers).map(|worker| config.functions.iter().map(|entry| host_half(worker, entry)).collect()).collect();
     let devices = Arc::new(Devices::load(&config, &arena, options.opener.as_ref(), &host_halves[0])?);
+    let prepared = prepared(&config, model, &devices)?;
     let plan = Arc::new(plan(&config, &config.chain, config.classifier.clone(), &devices, devices.chains.clone(), 0));
     let changes = PlanChanges::new(Arc::clone(&plan), workers);
     let steering = Arc::new(steering(&config));
@@ -225,6 +237,7 @@ pub(crate) fn build(config: Config, options: &Options) -> Result<EngineParts, Er
                 region,
                 host_halves: std::mem::take(&mut host_halves[index]),
                 devices: devices.worker_devices(&plan.streams)?,
+                follower: prepared.as_ref().map(|prepared| follower(prepared, &devices, &config)),
                 burst_packets: config.engine.burst_packets,
                 in_flight_packets: config.engine.in_flight_packets,
                 sleeps,
@@ -262,5 +275,23 @@ pub(crate) fn build(config: Config, options: &Options) -> Result<EngineParts, Er
         metrics,
         pin,
         state,
+        placement: prepared,
     })
+}
+
+/// Creates the planner of the placement, after the devices are open.
+fn prepared(config: &Config, model: Option<Model>, devices: &Devices) -> Result<Option<Prepared>, Error> {
+    let (Some(model), Some(placement)) = (model, &config.placement) else { return Ok(None) };
+    let refuse = |sentence: String| Error::Setup(format!("[placement]: {sentence}"));
+    let names = devices.all().map(|device| device.capabilities());
+    let names = names.filter(|found| !is_synchronous(&found.id)).map(|found| (found.id.as_str(), found.name.as_str()));
+    model.check_devices(config, names).map_err(refuse)?;
+    Prepared::new(model, placement, config).map(Some).map_err(refuse)
+}
+
+/// Creates the part of the placement that one worker follows.
+fn follower(prepared: &Prepared, devices: &Devices, config: &Config) -> Follower {
+    let count = devices.configs().count();
+    let meter = Meter::new(MeterLayout { functions: config.functions.len(), devices: count });
+    Follower::new(prepared.cell.reader(), meter, &devices.placement, count, config.engine.burst_packets)
 }

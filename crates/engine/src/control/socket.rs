@@ -41,6 +41,7 @@ use crate::error::Error;
 use crate::observe::report::Report;
 use crate::observe::trace::{Trace, Traces};
 use crate::place::devices::Devices;
+use crate::place::monitor::Monitor;
 use crate::plan::changer::{ChangeResult, Changer};
 use crate::plan::grace::GracePeriods;
 
@@ -64,8 +65,14 @@ const TRACE_GRACE: Duration = Duration::from_secs(1);
 const TRACE_WAIT: Duration = Duration::from_millis(500);
 
 /// Engine commands with their keys. A trace checks the keys of `start` itself.
-const COMMANDS: [(&str, &[&str]); 5] =
-    [("status", &[]), ("stop", &[]), ("chain", &["text", "origin", "directory"]), ("reload", &[]), ("help", &[])];
+const COMMANDS: [(&str, &[&str]); 6] = [
+    ("status", &[]),
+    ("stop", &[]),
+    ("chain", &["text", "origin", "directory"]),
+    ("reload", &[]),
+    ("policy", &["policy", "under", "placement"]),
+    ("help", &[]),
+];
 
 /// Control socket that accepts connections but does not answer requests yet. Dropping it removes
 /// the socket file.
@@ -164,6 +171,8 @@ pub(crate) struct Commands {
     /// Lock that permits only one call of a function at a time.
     pub(crate) one_at_a_time: Mutex<()>,
     pub(crate) changer: Changer,
+    /// Placement of the functions, if one is configured.
+    pub(crate) placement: Option<Arc<Monitor>>,
 }
 
 /// Threads that answer clients. They end when this value is dropped.
@@ -349,10 +358,11 @@ impl Commands {
             "trace" => self.trace(request, trace),
             "chain" => self.change_chain(request).and_then(to_value),
             "reload" => self.changer.reload().and_then(to_value),
+            "policy" => self.policy(request),
             "help" => Ok(help(&named)),
             _ => Err(Error::request(
-                "the engine has the commands `status`, `stop`, `trace`, `chain`, `reload` and `help`: other commands need \
-                 a `function`",
+                "the engine has the commands `status`, `stop`, `trace`, `chain`, `reload`, `policy` and `help`: other \
+                 commands need a `function`",
             )),
         }
     }
@@ -382,13 +392,26 @@ impl Commands {
         serde_json::to_value(found).map_err(Error::request)
     }
 
-    fn change_chain(&self, request: &Value) -> Result<ChangeResult, Error> {
-        let text = |key: &str| match request.get(key) {
-            None => Ok(None),
-            Some(value) => {
-                value.as_str().map(Some).ok_or_else(|| Error::request(format_args!("`{key}` must be a string")))
+    /// Sets the policy of the placement if the request names one. Returns the policy and the
+    /// placement.
+    fn policy(&self, request: &Value) -> Result<Value, Error> {
+        let [policy, under, placement] = ["policy", "under", "placement"].map(|key| text(request, key));
+        let (policy, under, placement) = (policy?, under?, placement?);
+        let missing =
+            "no placement is configured: add [placement] with a profile to the configuration, and restart Godwit";
+        let monitor = self.placement.as_ref().ok_or_else(|| Error::request(missing))?;
+        match policy {
+            Some(policy) => monitor.set(policy, under, placement)?,
+            None if under.is_some() || placement.is_some() => {
+                return Err(Error::request("`under` and `placement` need the string `policy`"));
             }
-        };
+            None => {}
+        }
+        serde_json::to_value(monitor.report()).map_err(Error::request)
+    }
+
+    fn change_chain(&self, request: &Value) -> Result<ChangeResult, Error> {
+        let text = |key: &str| text(request, key);
         let missing = "`chain` needs the string `text` with [[class]] and [[chain]] stanzas";
         let chain = text("text")?.ok_or_else(|| Error::request(missing))?;
         let (origin, directory) = (text("origin")?.unwrap_or("the chain"), text("directory")?.unwrap_or_default());
@@ -418,6 +441,14 @@ impl Commands {
         report["godwit"] = env!("CARGO_PKG_VERSION").into();
         report["config"] = self.origin.as_str().into();
         Ok(report)
+    }
+}
+
+/// Returns the string value of a key, or `None` if the request does not contain the key.
+fn text<'a>(request: &'a Value, key: &str) -> Result<Option<&'a str>, Error> {
+    match request.get(key) {
+        None => Ok(None),
+        Some(value) => value.as_str().map(Some).ok_or_else(|| Error::request(format_args!("`{key}` must be a string"))),
     }
 }
 

@@ -19,6 +19,9 @@ pub struct Report {
     pub power: Vec<PowerReport>,
     /// Devices that were lost during the run.
     pub lost_devices: Vec<LostDevice>,
+    /// Placement of the functions. The value is `None` if the configuration has no placement.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub placement: Option<PlacementReport>,
     /// Threads that have stopped working.
     pub health: HealthReport,
     /// Time from a packet's arrival to its departure, over all sent packets. The value is `None` if
@@ -99,6 +102,89 @@ pub struct LostDevice {
     pub packets: u64,
     /// Name of the device that took over the functions.
     pub moved_to: String,
+}
+
+/// Placement of the functions, and the decisions that led to it.
+#[derive(Clone, Debug, Default, Serialize)]
+pub struct PlacementReport {
+    /// Name of the policy.
+    pub policy: &'static str,
+    /// Limit of the policy, as the operator wrote it.
+    pub under: Option<String>,
+    /// Rule by which placements are chosen: `gain` or `thesis`.
+    pub rule: &'static str,
+    /// Number of the placement. It counts the changes since the start.
+    pub number: u64,
+    /// The placement as text, as `godwit policy hold` accepts it.
+    pub placement: String,
+    /// Shares of the devices, for each function.
+    pub functions: Vec<PlacedFunction>,
+    /// Prediction for the placement under the present load.
+    pub predicted: Option<PlacementPredicted>,
+    /// Measurements of the last 100 ms.
+    pub measured: PlacementMeasured,
+    /// Latest decision, in one sentence. The planner decides every 10 ms.
+    pub latest: String,
+    /// The last changes of the placement, the oldest first.
+    pub decisions: Vec<PlacementDecision>,
+}
+
+/// Devices of one function.
+#[derive(Clone, Debug, Default, Serialize)]
+pub struct PlacedFunction {
+    /// Configured name of the function.
+    pub name: String,
+    /// Devices with a share.
+    pub devices: Vec<PlacedShare>,
+    /// Names of the devices that only overloaded workers use.
+    pub overflow: Vec<String>,
+}
+
+/// Share of a device in the packets of a function.
+#[derive(Clone, Debug, Default, Serialize)]
+pub struct PlacedShare {
+    /// Configured name of the device.
+    pub device: String,
+    /// Fraction of the function's packets, 0 to 1.
+    pub share: f32,
+}
+
+/// Predicted effect of a placement.
+#[derive(Clone, Debug, Default, Serialize)]
+pub struct PlacementPredicted {
+    /// Used fraction of the fullest resource. A value above 1 means an overload.
+    pub load: f64,
+    /// Name of this resource, such as `the cores`.
+    pub limit: String,
+    /// Number of cores that packets keep busy.
+    pub cores: f64,
+    /// 99th percentile of the latency.
+    pub p99_ns: Option<u64>,
+    /// Power of all devices with a meter, in watts.
+    pub watts: Option<f64>,
+}
+
+/// Measured effect of a placement.
+#[derive(Clone, Copy, Debug, Default, Serialize)]
+pub struct PlacementMeasured {
+    /// Packets per second, counted once for each function.
+    pub pps: f64,
+    /// Number of cores that packets keep busy.
+    pub cores: f64,
+    /// Largest 99th percentile of the latency in a function. The value is `None` if there were too
+    /// few packets.
+    pub p99_ns: Option<u64>,
+}
+
+/// A change of the placement.
+#[derive(Clone, Debug, Default, Serialize)]
+pub struct PlacementDecision {
+    /// Time since the start of the run, in seconds.
+    pub at_s: f64,
+    /// Number of the new placement.
+    pub number: u64,
+    /// Change and reason in one sentence.
+    pub sentence: String,
 }
 
 /// Counts and times of one packet function.

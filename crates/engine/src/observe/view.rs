@@ -31,6 +31,8 @@ pub(crate) struct WorkerView {
     pub(crate) transmitted: Vec<Arc<SharedCounters>>,
     /// Devices that the worker no longer uses.
     pub(crate) lost: Arc<Mutex<Vec<DeviceLoss>>>,
+    /// Counts for the monitor of the placement (`place/meter.rs`), if one is configured.
+    pub(crate) meter: Option<Arc<[AtomicU64]>>,
 }
 
 /// Values of all workers and ports at one time.

@@ -3,6 +3,7 @@
 
 use std::collections::VecDeque;
 use std::ops::Range;
+use std::sync::atomic::AtomicU64;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use godwit_device::{Error as DeviceError, Rejected, Unavailable};
@@ -22,6 +23,7 @@ use crate::path::device::WorkerDevice;
 use crate::place::LAST_RESORT;
 use crate::place::balance::choose;
 use crate::place::failover::{DeviceLoss, GivenUp, Placement, repeated_failure};
+use crate::place::follow::{Follower, Turn};
 
 /// Devices of a worker, and the functions that they run.
 pub(crate) struct Collect {
@@ -34,6 +36,8 @@ pub(crate) struct Collect {
     stranded: VecDeque<(Bin, Descriptor, u64)>,
     /// List of the lost devices. Other threads read it.
     lost: Arc<Mutex<Vec<DeviceLoss>>>,
+    /// The placement that the worker follows. If it is `None`, the worker balances on its own.
+    follower: Option<Follower>,
 }
 
 /// Result of [`Collect::poll`].
@@ -48,7 +52,7 @@ pub(crate) enum Polled {
 impl Collect {
     /// Creates a collector for the devices of a worker. `allowed` contains the devices on which
     /// each function may run.
-    pub(crate) fn new(devices: Vec<WorkerDevice>, allowed: Vec<Box<[usize]>>) -> Self {
+    pub(crate) fn new(devices: Vec<WorkerDevice>, allowed: Vec<Box<[usize]>>, follower: Option<Follower>) -> Self {
         Self {
             completion: Completion {
                 latency: allowed.iter().map(|_| Arc::default()).collect(),
@@ -59,6 +63,7 @@ impl Collect {
             scratch: ChainScratch::default(),
             stranded: VecDeque::new(),
             lost: Arc::default(),
+            follower,
         }
     }
 
@@ -100,6 +105,9 @@ impl Collect {
     /// Chooses the device for the next submission of `function`. Returns whether the choice
     /// changed.
     pub(crate) fn balance(&mut self, core: &Core, function: usize) -> bool {
+        if self.follower.is_some() {
+            return self.follow(core, function);
+        }
         let allowed = self.placement.allowed(function);
         if allowed.len() < 2 {
             return false;
@@ -112,6 +120,61 @@ impl Collect {
             others.for_each(|&device| self.devices[device].load.skipped());
         }
         self.placement.place(function, device)
+    }
+
+    /// Chooses the device for the next submission of `function` by its placement. Returns whether
+    /// the choice changed.
+    ///
+    /// The device that lacks most packets of its share is the first choice. If it has no room, the
+    /// other devices of the function take the submission. An overloaded worker takes the device
+    /// with the shortest expected wait, including the overflow devices.
+    fn follow(&mut self, core: &Core, function: usize) -> bool {
+        let Some(follower) = &self.follower else { return false };
+        let is_alive = |device: usize| device == LAST_RESORT || !self.placement.is_lost(device);
+        let has_room = |device: usize| device == LAST_RESORT || self.devices[device].offer(device).has_room;
+        let wanted = follower.next(function, is_alive);
+        let usable = follower.usable(function);
+        let chosen = if follower.is_overloaded() && usable.len() > 1 {
+            let offered = (0..self.devices.len()).filter(|&device| usable.contains(device) && is_alive(device));
+            let offers = offered.map(|device| self.devices[device].offer(device));
+            choose(offers, core.order.capacity()).or(wanted)
+        } else {
+            let free = follower.next(function, |device| is_alive(device) && has_room(device));
+            wanted.filter(|&device| has_room(device)).or(free).or(wanted)
+        };
+        if chosen == Some(LAST_RESORT) {
+            usable
+                .iter()
+                .filter(|&device| device != LAST_RESORT)
+                .for_each(|device| self.devices[device].load.skipped());
+        }
+        // If all devices of the placement are lost, the function stays where `failover.rs` moved it.
+        chosen.is_some_and(|device| self.placement.place(function, device))
+    }
+
+    /// Takes a new placement, if there is one, and the limits of its devices. Returns whether the
+    /// placement changed. The worker calls this method once per loop iteration. `received` is the
+    /// number of packets that the iteration received.
+    #[inline]
+    pub(crate) fn turn(&mut self, core: &Core, now_ns: u64, received: usize) -> bool {
+        let Some(follower) = &mut self.follower else { return false };
+        let (in_flight, capacity) = (core.order.in_flight(), core.order.capacity());
+        let Some(placement) = follower.turn(Turn { now_ns, received, in_flight, capacity }) else { return false };
+        for (device, limits) in self.devices.iter_mut().zip(&placement.places) {
+            device.packer.set_limits(limits.chunk_packets, limits.deadline_ns);
+        }
+        true
+    }
+
+    /// Returns whether packets wait for a device that the placement no longer uses.
+    pub(crate) fn must_close(&self, device: usize) -> bool {
+        let is_unused = self.follower.as_ref().is_some_and(|follower| follower.is_unused(device));
+        is_unused && self.devices[device].packer.waiting() > 0
+    }
+
+    /// Returns the counts for the monitor of the placement.
+    pub(crate) fn meter(&self) -> Option<Arc<[AtomicU64]>> {
+        self.follower.as_ref().map(|follower| follower.meter.shared())
     }
 
     /// Submits the waiting batches to `device`. Returns false if no packets wait, or if no memory
@@ -129,6 +192,9 @@ impl Collect {
         let packets = chunk.packets;
         let chunks = plan.layout.device(device, DEVICE_CHUNKS);
         observer.submitted(id, counts.value(chunks) + 1, &chunk);
+        if let Some(follower) = &mut self.follower {
+            follower.submitted(device, &chunk, now_ns);
+        }
         match lane.submit(region, chunk) {
             Ok(()) => {
                 load.submitted(packets, now_ns);
@@ -163,6 +229,14 @@ impl Collect {
                     let counters = core.plan.stages[usize::from(bin.instance)].counters;
                     core.counts.add(counters.plain(BUSY_NS), time.elapsed_ns);
                     packer.observe(bin, time.elapsed_ns);
+                }
+                if let Some(Follower { meter, .. }) = &mut self.follower {
+                    for time in lane.bin_times() {
+                        meter.finished(device, &chunk.bins[time.bin as usize], time.elapsed_ns);
+                    }
+                    if load.is_idle() {
+                        meter.idles(device, now_ns);
+                    }
                 }
                 core.observer.returned(id, &chunk);
                 Ok(Polled::Finished(chunk))
@@ -405,7 +479,7 @@ mod tests {
         let mut surroundings = Surroundings::new(configuration);
         let packets = surroundings.arrive();
         let allowed = surroundings.core.plan.stages.iter().map(|stage| stage.devices.clone()).collect();
-        let collect = Collect::new(surroundings.devices(), allowed);
+        let collect = Collect::new(surroundings.devices(), allowed, None);
         (surroundings.core, collect, packets)
     }
 

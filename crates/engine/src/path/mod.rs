@@ -66,6 +66,7 @@ use crate::path::partition::Group;
 use crate::path::route::Route;
 use crate::path::sender::SenderConfig;
 use crate::place::LAST_RESORT;
+use crate::place::follow::Follower;
 use crate::plan::chain_plan::ChainPlan;
 use crate::plan::change::WorkerChange;
 use crate::plan::grace::WorkerGrace;
@@ -98,6 +99,8 @@ pub(crate) struct WorkerConfig {
     pub(crate) host_halves: Vec<Option<HostHalf>>,
     /// Devices of the worker. The CPU has the index [`LAST_RESORT`].
     pub(crate) devices: Vec<WorkerDevice>,
+    /// Placement that the worker follows, if one is configured.
+    pub(crate) follower: Option<Follower>,
     pub(crate) burst_packets: usize,
     pub(crate) in_flight_packets: usize,
     /// Whether the worker sleeps when it is idle.
@@ -155,7 +158,7 @@ impl Worker {
             intake: Intake::new(config.receivers, guard, config.exchange, config.burst_packets, config.packet_clock),
             classify: Classify::default(),
             feed: Feed::new(&config.plan, config.host_halves, feed_waits),
-            collect: Collect::new(config.devices, allowed),
+            collect: Collect::new(config.devices, allowed, config.follower),
             route: Route::default(),
             exit: Exit::new(config.transmitters, exit_waits, config.clock),
             core: Core::new(config.plan, region, config.in_flight_packets, config.observer, config.clock),
@@ -175,6 +178,7 @@ impl Worker {
             received: self.intake.published(),
             transmitted: self.exit.published(),
             lost: self.collect.lost(),
+            meter: self.collect.meter(),
         }
     }
 
@@ -221,6 +225,9 @@ impl Worker {
         }
         self.core.observer.poll();
         let received = self.receive(now_ns, stopping)?;
+        if self.collect.turn(&self.core, now_ns, received) {
+            self.follow_placement(now_ns)?;
+        }
         self.intake.publish_at(now_ns);
         let iteration = Iteration {
             now_ns,
@@ -408,6 +415,19 @@ impl Worker {
     fn depart(&mut self) -> Result<usize, Error> {
         let Self { core, intake, exit, .. } = self;
         exit.depart(core, || intake.sequence_next(), intake.sources() == 1)
+    }
+
+    /// Moves the functions to the devices of a new placement. Packets in flight on other devices
+    /// return from there, and the order ring keeps their order.
+    #[cold]
+    fn follow_placement(&mut self, now_ns: u64) -> Result<(), Error> {
+        for device in 0..self.collect.devices() {
+            if self.collect.must_close(device) {
+                self.submit(device, now_ns)?;
+            }
+        }
+        (0..self.core.plan.stages.len()).for_each(|function| _ = self.collect.balance(&self.core, function));
+        Ok(())
     }
 
     /// Replaces the function chain once all packets of the old chain have left.

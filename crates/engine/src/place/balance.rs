@@ -48,6 +48,11 @@ impl Load {
         self.since_ns = now_ns;
     }
 
+    /// Returns whether no packets are on the device.
+    pub(crate) fn is_idle(&self) -> bool {
+        self.packets == 0
+    }
+
     /// Returns whether the device may take a further submission of `chunk` packets, for a function
     /// that also runs on the CPU. `capacity` is the maximum number of packets in flight.
     /// `cpu_packet_ns` is the time per packet on the CPU.

@@ -72,7 +72,8 @@ impl Devices {
             rows,
         };
         let load = |(number, &device): (usize, &&DeviceConfig)| {
-            let is_enabled = number != LAST_RESORT && device.device_chain;
+            // Packets that continue on a device would not follow the shares of their next function.
+            let is_enabled = number != LAST_RESORT && device.device_chain && config.placement.is_none();
             let chain = is_enabled.then(|| device_chain(&config.chain, 0, context, number));
             let chain = chain.filter(DeviceChain::is_needed);
             let options = DeviceOptions {

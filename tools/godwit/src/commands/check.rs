@@ -33,6 +33,7 @@ pub(crate) fn execute(arguments: &Arguments) -> Result<(), Failure> {
     } else {
         config.check_captures().map_err(Failure::user)?;
         config.check_live().map_err(Failure::user)?;
+        config.check_placement().map_err(Failure::user)?;
     }
     let state = super::state_folder(arguments.state.as_ref(), &config);
     config.check_state(state.is_some()).map_err(Failure::user)?;

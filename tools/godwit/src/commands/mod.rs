@@ -13,6 +13,7 @@ pub(crate) mod mac;
 pub(crate) mod man;
 pub(crate) mod name;
 pub(crate) mod new_function;
+pub(crate) mod policy;
 #[cfg(feature = "tls")]
 pub(crate) mod proxy;
 pub(crate) mod reload;

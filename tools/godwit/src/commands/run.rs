@@ -13,7 +13,8 @@ use crate::signals;
 use crate::summary::{self, Document};
 
 /// Run a configuration until its ports have no more packets, the time is over, or SIGINT or SIGTERM
-/// arrives. SIGHUP reloads the `[[class]]` and `[[chain]]` stanzas, and reopens log files.
+/// arrives. SIGHUP reloads the `[[class]]` and `[[chain]]` stanzas, and reopens log files. SIGUSR1
+/// selects the next policy of `[placement]`.
 #[derive(Args)]
 pub(crate) struct Arguments {
     /// Configuration file.
@@ -38,13 +39,13 @@ pub(crate) struct Arguments {
 pub(crate) fn execute(arguments: &Arguments) -> Result<(), Failure> {
     let config = super::load(&arguments.config)?;
     let json = Json::open(arguments.json.as_deref())?;
-    let reload = Some(signals::reload_flag()?);
+    let (reload, next_policy) = (Some(signals::reload_flag()?), Some(signals::policy_flag()?));
     let state = super::state_folder(arguments.state.as_ref(), &config);
     let control = arguments.control.clone().or_else(|| match config.engine.control {
         Some(_) => None,
         None => runtime::new_socket(&arguments.config),
     });
-    let options = Options { control, reload, state, ..Options::default() };
+    let options = Options { control, reload, state, next_policy, ..Options::default() };
     let report = super::run_engine(config, &options, arguments.seconds)?;
     output::print_text(&json, &summary::text(&report))?;
     json.write(&Document::new("run", arguments.config.display().to_string(), &report))?;

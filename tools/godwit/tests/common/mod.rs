@@ -82,6 +82,25 @@ pub(crate) fn conserved(json: &str) -> Value {
     report
 }
 
+/// Returns a profile of this machine for a configuration, with invented costs.
+pub(crate) fn profile(config: &Path) -> String {
+    let config = godwit_engine::config::Config::load(config).expect("the configuration is valid");
+    let here = godwit_engine::identity(&config);
+    let mut text = format!(
+        "format = 1\n[machine]\ncpu = {:?}\ncores = {}\nconfig = {:?}\ngodwit = {:?}\n",
+        here.cpu, here.cores, here.config, here.godwit
+    );
+    let mut curves = 0;
+    for function in &config.functions {
+        for device in &function.devices {
+            curves += 1;
+            let fit = "packet_ns = 100.0, floor_ns = 100.0, trip_ns = 5000.0, error_median = 0.02";
+            text += &format!("[[curve]]\nfunction = {:?}\ndevice = {device:?}\nfit = {{ {fit} }}\n", function.name);
+        }
+    }
+    format!("{text}[summary]\ncurves = {curves}\npoints = 0\npairs = 0\n")
+}
+
 /// Returns the sorted names of all files in a folder, including hidden ones.
 pub(crate) fn listing(folder: &Path) -> Vec<String> {
     let entries = std::fs::read_dir(folder).expect("the folder is there");

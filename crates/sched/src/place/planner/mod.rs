@@ -285,6 +285,10 @@ impl Planner {
         self.goal = goal;
         self.is_new_goal = true;
         self.pinned = None;
+        if self.thesis.is_some() {
+            // A new state compares all configurations again, without waiting for another rate.
+            self.thesis = Some(Thesis::new(&self.machine));
+        }
         self.forget();
     }
 
@@ -547,7 +551,11 @@ impl Planner {
         let load = seen.load.clone();
         match found {
             Some(choice) if self.current.as_ref() != Some(&choice) => {
-                let reason = if self.current.is_none() { Reason::Start } else { Reason::Rate };
+                let reason = match (&self.current, self.is_new_goal) {
+                    (None, _) => Reason::Start,
+                    (Some(_), true) => Reason::Goal,
+                    (Some(_), false) => Reason::Rate,
+                };
                 let decision = self.move_to(seen, choice.clone(), reason, 0.0, 0.0, seen.lost, &load);
                 // [`Rule::Thesis`] provides no additional devices for overloaded workers.
                 self.burst = choice;
@@ -557,6 +565,7 @@ impl Planner {
                 decision
             }
             _ => {
+                self.is_new_goal = false;
                 let prediction = self.own.map_or_else(Prediction::unknown, |(prediction, _)| prediction);
                 self.stay(seen, Reason::SameRate, 0.0, 0.0, prediction, prediction)
             }

@@ -1,4 +1,4 @@
-//! Policy `latency --under T`: chooses the placement with the lowest power that can process the
+//! Policy `latency-bound --under T`: chooses the placement with the lowest power that can process the
 //! load within a latency bound.
 
 use super::{Limits, Policy, Score, Splits, Unit, carries};
@@ -9,7 +9,7 @@ use crate::place::Prediction;
 const MARGIN: f64 = 0.8;
 
 pub(super) static POLICY: Policy = Policy {
-    name: "latency",
+    name: "latency-bound",
     summary: "the least power that keeps the 99th percentile of the latency under a bound",
     unit: Some(Unit::Time),
     splits: Splits::Eighths,

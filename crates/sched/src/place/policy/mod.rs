@@ -14,8 +14,7 @@ use std::str::FromStr;
 
 use super::model::Prediction;
 
-/// Policies that the operator can choose. Two policies may share a name if exactly one of them
-/// takes a limit.
+/// Policies that the operator can choose, in the order in which SIGUSR1 selects them.
 pub const POLICIES: &[&Policy] = &[
     &throughput::POLICY,
     &latency::POLICY,
@@ -171,13 +170,13 @@ pub enum GoalError {
         known: String,
     },
     /// The policy has no limit.
-    #[error("policy `{name}` has no limit; omit `--under`")]
+    #[error("policy `{name}` has no limit: omit `under`")]
     NoLimit {
         /// Name of the policy.
         name: String,
     },
     /// The policy needs a limit.
-    #[error("policy `{name}` needs a limit, such as `--under {example}`")]
+    #[error("policy `{name}` needs a limit: set `under`, for example to {example}")]
     NeedsLimit {
         /// Name of the policy.
         name: String,
@@ -185,7 +184,7 @@ pub enum GoalError {
         example: &'static str,
     },
     /// The limit is not a quantity with the unit of the policy.
-    #[error("`--under {text}` is not a valid limit; write a positive number and a unit, such as `{example}`")]
+    #[error("`{text}` is no limit: `under` must be a positive number with its unit, such as {example}")]
     BadLimit {
         /// Text that was given.
         text: String,
@@ -235,33 +234,26 @@ impl Goal {
     /// # Errors
     /// Returns an error if there is no such policy, or if the limit does not fit the policy.
     pub fn parse(name: &str, under: Option<&str>) -> Result<Self, GoalError> {
-        let named = || POLICIES.iter().copied().filter(|policy| policy.name == name);
-        let (plain, limited) =
-            (named().find(|policy| policy.unit.is_none()), named().find(|policy| policy.unit.is_some()));
+        let name = name.to_owned();
+        let Some(policy) = POLICIES.iter().copied().find(|policy| policy.name == name) else {
+            let known: Vec<&str> = POLICIES.iter().map(|policy| policy.name).collect();
+            return Err(GoalError::Unknown { name, known: known.join(", ") });
+        };
         let mut limits = Limits::default();
-        match (under, plain, limited) {
-            (None, Some(policy), _) => Ok(Self { policy, limits }),
-            (None, None, Some(policy)) => {
-                let example = policy.unit.map_or("", Unit::example);
-                Err(GoalError::NeedsLimit { name: name.to_owned(), example })
-            }
-            (Some(_), Some(_), None) => Err(GoalError::NoLimit { name: name.to_owned() }),
-            (Some(text), _, Some(policy)) => {
-                let unit = policy.unit.unwrap_or(Unit::Time);
+        match (under, policy.unit) {
+            (None, None) => {}
+            (None, Some(unit)) => return Err(GoalError::NeedsLimit { name, example: unit.example() }),
+            (Some(_), None) => return Err(GoalError::NoLimit { name }),
+            (Some(text), Some(unit)) => {
                 let refuse = || GoalError::BadLimit { text: text.to_owned(), example: unit.example() };
                 let value = unit.parse(text).ok_or_else(refuse)?;
                 match unit {
                     Unit::Time => limits.p99_ns = value,
                     Unit::Watts => limits.watts = value,
                 }
-                Ok(Self { policy, limits })
-            }
-            (_, None, None) => {
-                let mut known: Vec<&str> = POLICIES.iter().map(|policy| policy.name).collect();
-                known.dedup();
-                Err(GoalError::Unknown { name: name.to_owned(), known: known.join(", ") })
             }
         }
+        Ok(Self { policy, limits })
     }
 
     /// Checks that there is a power meter if the policy has a power limit.
@@ -315,10 +307,10 @@ pub(super) mod tests {
         for (name, under, policy, limit) in [
             ("throughput", None, "throughput", None),
             ("latency", None, "latency", None),
-            ("latency", Some("200us"), "latency", Some((200e3, f64::INFINITY))),
-            ("latency", Some("1.5 ms"), "latency", Some((1.5e6, f64::INFINITY))),
+            ("latency-bound", Some("200us"), "latency-bound", Some((200e3, f64::INFINITY))),
+            ("latency-bound", Some("1.5 ms"), "latency-bound", Some((1.5e6, f64::INFINITY))),
             ("energy", None, "energy", None),
-            ("power", Some("300W"), "power", Some((f64::INFINITY, 300.0))),
+            ("power-cap", Some("300W"), "power-cap", Some((f64::INFINITY, 300.0))),
             ("hold", None, "hold", None),
         ] {
             let goal = Goal::parse(name, under).expect(name);
@@ -327,27 +319,28 @@ pub(super) mod tests {
             assert_eq!((goal.limits.p99_ns, goal.limits.watts), (p99_ns, watts));
         }
         for (name, under, part) in [
-            ("speed", None, "throughput, latency, energy, power, hold"),
+            ("speed", None, "throughput, latency, latency-bound, energy, power-cap, hold"),
             ("energy", Some("300W"), "omit"),
-            ("power", None, "--under 300W"),
-            ("power", Some("300"), "300W"),
-            ("power", Some("0W"), "300W"),
-            ("power", Some("200us"), "300W"),
-            ("latency", Some("fast"), "200us"),
-            ("latency", Some("-1us"), "200us"),
+            ("latency", Some("200us"), "omit"),
+            ("latency-bound", None, "200us"),
+            ("power-cap", None, "300W"),
+            ("power-cap", Some("300"), "300W"),
+            ("power-cap", Some("0W"), "300W"),
+            ("power-cap", Some("200us"), "300W"),
+            ("latency-bound", Some("fast"), "200us"),
+            ("latency-bound", Some("-1us"), "200us"),
         ] {
             let error = Goal::parse(name, under).expect_err(name).to_string();
             assert!(error.contains(part), "{error}");
         }
-        let cap = Goal::parse("power", Some("300W")).expect("valid");
+        let cap = Goal::parse("power-cap", Some("300W")).expect("valid");
         assert!(cap.check_meter(true).is_ok() && cap.check_meter(false).is_err());
     }
 
     #[test]
-    fn names_and_limits_are_unique() {
+    fn names_are_unique() {
         for (index, policy) in POLICIES.iter().enumerate() {
-            let same = |other: &&Policy| other.name == policy.name && other.unit.is_some() == policy.unit.is_some();
-            assert!(!POLICIES[..index].iter().any(same), "{}", policy.name);
+            assert!(!POLICIES[..index].iter().any(|other| other.name == policy.name), "{}", policy.name);
         }
     }
 

@@ -1,4 +1,4 @@
-//! Policy `power --under W`: maximises the packet rate within a power cap.
+//! Policy `power-cap --under W`: maximises the packet rate within a power cap.
 
 use super::{Limits, Policy, Score, Splits, Unit};
 use crate::place::Prediction;
@@ -7,7 +7,7 @@ use crate::place::Prediction;
 const MARGIN: f64 = 0.97;
 
 pub(super) static POLICY: Policy = Policy {
-    name: "power",
+    name: "power-cap",
     summary: "the largest rate that keeps the power of all measured devices under a cap",
     unit: Some(Unit::Watts),
     splits: Splits::Capacity,
