@@ -33,4 +33,3 @@ pub use observe::report::{
 };
 pub use observe::{counters, trace};
 pub use options::{OpenDevice, Opener, Options, Recorded, Recorder, Replay};
-pub use place::model::identity;

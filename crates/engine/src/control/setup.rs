@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use godwit_chain::Classifier;
-use godwit_device::{Implementation, Mode, is_synchronous};
+use godwit_device::{Implementation, Mode};
 use godwit_function::Function;
 use godwit_packet::{ANY_WORKER, Arena, Layout, Reuse, SteerKey, Steering};
 use godwit_state::State;
@@ -173,11 +173,7 @@ fn start_state(config: &Config, options: &Options) -> Result<Option<Arc<State>>,
 /// Creates an engine from a configuration. It moves no packets yet.
 pub(crate) fn build(config: Config, options: &Options) -> Result<EngineParts, Error> {
     let workers = config.engine.workers;
-    // The output of a replay does not depend on measurements, so it has no placement.
-    let model = match options.replay {
-        Some(_) => None,
-        None => Model::load(&config).map_err(|sentence| Error::Setup(format!("[placement]: {sentence}")))?,
-    };
+    let prepared = placement(&config, options)?;
     let functions: Vec<(String, Arc<dyn Function>)> =
         config.functions.iter().map(|entry| (entry.name.clone(), Arc::clone(&entry.function))).collect();
     let control = options.control.as_ref().or(config.engine.control.as_ref());
@@ -205,7 +201,6 @@ pub(crate) fn build(config: Config, options: &Options) -> Result<EngineParts, Er
     let mut host_halves: Vec<Vec<_>> =
         (0..workers).map(|worker| config.functions.iter().map(|entry| host_half(worker, entry)).collect()).collect();
     let devices = Arc::new(Devices::load(&config, &arena, options.opener.as_ref(), &host_halves[0])?);
-    let prepared = prepared(&config, model, &devices)?;
     let plan = Arc::new(plan(&config, &config.chain, config.classifier.clone(), &devices, devices.chains.clone(), 0));
     let changes = PlanChanges::new(Arc::clone(&plan), workers);
     let steering = Arc::new(steering(&config));
@@ -279,13 +274,12 @@ pub(crate) fn build(config: Config, options: &Options) -> Result<EngineParts, Er
     })
 }
 
-/// Creates the planner of the placement, after the devices are open.
-fn prepared(config: &Config, model: Option<Model>, devices: &Devices) -> Result<Option<Prepared>, Error> {
-    let (Some(model), Some(placement)) = (model, &config.placement) else { return Ok(None) };
+/// Reads the profile, and creates the planner of the placement, if one is configured. The output of
+/// a replay does not depend on measurements, so it has no placement.
+fn placement(config: &Config, options: &Options) -> Result<Option<Prepared>, Error> {
+    let Some(placement) = config.placement.as_ref().filter(|_| options.replay.is_none()) else { return Ok(None) };
     let refuse = |sentence: String| Error::Setup(format!("[placement]: {sentence}"));
-    let names = devices.all().map(|device| device.capabilities());
-    let names = names.filter(|found| !is_synchronous(&found.id)).map(|found| (found.id.as_str(), found.name.as_str()));
-    model.check_devices(config, names).map_err(refuse)?;
+    let Some(model) = Model::load(config).map_err(refuse)? else { return Ok(None) };
     Prepared::new(model, placement, config).map(Some).map_err(refuse)
 }
 

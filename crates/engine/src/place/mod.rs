@@ -14,6 +14,7 @@ pub(crate) mod device_chain;
 pub(crate) mod devices;
 pub(crate) mod failover;
 pub(crate) mod follow;
+mod identity;
 pub(crate) mod look;
 pub(crate) mod meter;
 pub(crate) mod model;

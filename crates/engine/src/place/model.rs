@@ -2,17 +2,15 @@
 
 use godwit_device::{Mode, is_synchronous};
 use godwit_sched::place::{
-    Choice, FunctionSetup, Identity, Machine, MachineSetup, PlaceSet, PlaceSetup, Planner, PlannerConfig, Profile,
+    Choice, FunctionSetup, Machine, MachineSetup, PlaceSet, PlaceSetup, Planner, PlannerConfig, Profile,
 };
 
 use crate::config::{Config, DeviceConfig, FunctionConfig, PlacementConfig};
-use crate::control::cores::cores;
 use crate::place::devices::is_used;
 
-/// Cost model of the configuration, with the profile from which it was created.
+/// Cost model of a configuration.
 #[derive(Debug)]
 pub(crate) struct Model {
-    pub(crate) profile: Profile,
     pub(crate) machine: Machine,
 }
 
@@ -30,7 +28,8 @@ impl Model {
         })?;
         let refuse = |error: &dyn std::fmt::Display| format!("profile {path}: {error}");
         let profile = Profile::parse(&text).map_err(|error| refuse(&error))?;
-        profile.check_machine(&identity(config)).map_err(|error| refuse(&error))?;
+        let here = config.identity().map_err(|error| error.to_string())?;
+        profile.check_machine(&here).map_err(|error| refuse(&error))?;
         let setup = machine_setup(config);
         for function in &setup.functions {
             let missing = function.places.iter().map(|place| &setup.places[place]).find(|place| {
@@ -49,25 +48,9 @@ impl Model {
         }
         let machine = Machine::new(&profile, &setup).map_err(|error| refuse(&error))?;
         placement.goal.check_meter(machine.measures_power()).map_err(|error| refuse(&error))?;
-        let model = Self { profile, machine };
+        let model = Self { machine };
         model.held(placement, config)?;
         Ok(Some(model))
-    }
-
-    /// Checks that the profile was measured with these devices. Each device has a name and its
-    /// product name.
-    ///
-    /// # Errors
-    /// Returns a sentence for the first device that differs.
-    pub(crate) fn check_devices<'a>(
-        &self,
-        config: &Config,
-        devices: impl Iterator<Item = (&'a str, &'a str)>,
-    ) -> Result<(), String> {
-        let mut here = identity(config);
-        here.devices.extend(devices.map(|(id, name)| (id.to_owned(), name.to_owned())));
-        let path = config.placement.as_ref().map(|placement| placement.profile.display().to_string());
-        self.profile.check_machine(&here).map_err(|error| format!("profile {}: {error}", path.unwrap_or_default()))
     }
 
     /// Returns the placement that the policy `hold` keeps. Without a text, each function is on its
@@ -119,43 +102,4 @@ fn machine_setup(config: &Config) -> MachineSetup {
         functions: functions.collect(),
         places: devices.iter().map(place).collect(),
     }
-}
-
-/// Returns the machine and the configuration of which a profile contains the costs. The map of
-/// devices is empty, because only an open device has a product name.
-pub fn identity(config: &Config) -> Identity {
-    Identity {
-        cpu: cpu_name(),
-        cores: cores().len().max(1) as u32,
-        devices: Default::default(),
-        config: digest(config),
-        godwit: env!("CARGO_PKG_VERSION").to_owned(),
-        date: String::new(),
-    }
-}
-
-fn cpu_name() -> String {
-    let text = std::fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
-    let name = text.lines().find(|line| line.starts_with("model name")).and_then(|line| line.split_once(':'));
-    name.map_or_else(|| "unknown".to_owned(), |(_, name)| name.trim().to_owned())
-}
-
-/// Returns a digest of the functions, their kinds and implementations, and the sizes of their
-/// tables. The contents of the tables do not affect it, because routes and SAs change at run time.
-fn digest(config: &Config) -> String {
-    // FNV-1a with 64 bits. The digest detects mistakes, not forgeries.
-    let mut hash = 0xcbf2_9ce4_8422_2325_u64;
-    let mut feed = |text: &str| {
-        for byte in text.bytes().chain([0]) {
-            hash = (hash ^ u64::from(byte)).wrapping_mul(0x0000_0100_0000_01b3);
-        }
-    };
-    for entry in &config.functions {
-        // Similar sizes share a cache level, and therefore a cost.
-        let size = entry.function.image().len().next_power_of_two();
-        feed(&entry.name);
-        feed(entry.function.contract().kind);
-        feed(&format!("{:?} {size}", entry.implementation));
-    }
-    format!("{hash:016x}")
 }
