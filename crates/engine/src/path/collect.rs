@@ -373,6 +373,9 @@ impl Collect {
                 packets(&chunk).for_each(|(_, packet, _)| core.drop_packet(&packet, DROPPED_DEVICE));
                 let WorkerDevice { id, packer, load, .. } = &mut self.devices[device];
                 load.returned(chunk.packets, now_ns);
+                if let Some(Follower { meter, .. }) = self.follower.as_mut().filter(|_| load.is_idle()) {
+                    meter.idles(device, now_ns);
+                }
                 packer.give_back(*chunk);
                 if self.placement.failed(device) {
                     tracing::error!(
