@@ -5,7 +5,7 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 
 use godwit_packet::Region;
-use godwit_sched::Chunk;
+use godwit_sched::{Bin, Chunk};
 
 use super::ModelDevice;
 use crate::device::{BinTime, Lane, Rejected};
@@ -38,14 +38,20 @@ impl ModelLane {
         Error::Lost { id, reason: "the test has lost it".to_owned(), chunks }
     }
 
-    /// Returns the modelled processing time of each batch of packets in a submission.
+    /// Returns the modelled processing time of each batch of packets in a submission. The batches
+    /// share the fixed time of the submission in proportion to their packets.
     fn bin_times(device: &ModelDevice, chunk: &Chunk) -> Vec<BinTime> {
         let bins = chunk.bins.iter().enumerate();
+        let fixed_ns = chunk.bins.iter().map(|bin| device.costs(bin.instance).chunk_ns).fold(0.0, f64::max);
+        let packet_ns = fixed_ns / f64::from(chunk.packets.max(1));
         let bytes = |index: usize| {
             let frames = &chunk.descriptors[chunk.range(&chunk.bins[index])];
             frames.iter().map(|descriptor| u64::from(descriptor.length)).sum()
         };
-        let time = |(index, bin)| BinTime { bin: index as u32, elapsed_ns: device.bin_ns(bin, bytes(index)) as u64 };
+        let time = |(index, bin): (usize, &Bin)| {
+            let elapsed_ns = device.bin_ns(bin, bytes(index)) + packet_ns * f64::from(bin.count);
+            BinTime { bin: index as u32, elapsed_ns: elapsed_ns as u64 }
+        };
         bins.map(time).collect()
     }
 }
@@ -53,20 +59,19 @@ impl ModelLane {
 impl Lane for ModelLane {
     fn submit(&mut self, region: &mut Region, chunk: Chunk) -> Result<(), Box<Rejected>> {
         let device = Arc::clone(&self.device);
-        if device.options.state.is_lost() {
+        if device.options.state.is_lost() || device.has_failed() {
             return Err(Box::new(Rejected { chunk, error: self.lost(Vec::new()) }));
         }
         // The modelled times depend on frame lengths. They are computed before the kernels run,
         // because kernels change the lengths.
         let times = Self::bin_times(&device, &chunk);
-        let chunk_ns = chunk.bins.iter().map(|bin| device.costs(bin.instance).chunk_ns).fold(0.0, f64::max);
         let trip_ns = device.trip_ns(&chunk);
         self.cpu.submit(region, chunk)?;
         let finished = self.cpu.poll(region);
         // The CPU has finished a submission when `submit` returns, and `poll` of the CPU never
         // fails.
         let Ok(Some(chunk)) = finished else { unreachable!("the CPU has finished the chunk") };
-        let busy_ns = chunk_ns as u64 + times.iter().map(|time| time.elapsed_ns).sum::<u64>();
+        let busy_ns = times.iter().map(|time| time.elapsed_ns).sum::<u64>();
         let end_ns = device.options.state.reserve(device.options.clock.now_ns(), busy_ns);
         let last_ns = self.waiting.back().map_or(0, |waiting| waiting.ready_ns);
         self.waiting.push_back(Waiting { chunk, ready_ns: last_ns.max(end_ns + trip_ns as u64), times });

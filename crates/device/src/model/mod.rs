@@ -80,8 +80,17 @@ impl ModelDevice {
         self.options.costs.get(usize::from(program)).unwrap_or(&DEFAULT_COSTS)
     }
 
+    /// Counts a submission. Returns whether the device fails at this submission, and makes it fail.
+    fn has_failed(&self) -> bool {
+        let has_failed = self.options.fails_after_chunks.is_some_and(|chunks| self.options.state.count() >= chunks);
+        if has_failed {
+            self.options.state.lose();
+        }
+        has_failed
+    }
+
     /// Returns the modelled processing time of one batch in nanoseconds. Its frames have `bytes`
-    /// bytes in total.
+    /// bytes in total. The fixed time of the submission is not included.
     fn bin_ns(&self, bin: &Bin, bytes: u64) -> f64 {
         let (costs, packets) = (self.costs(bin.instance), f64::from(bin.count));
         let linear = costs.packet_ns * packets + costs.byte_ns * bytes as f64;

@@ -36,11 +36,14 @@ pub struct ModelState {
     lost: AtomicBool,
     /// Time in nanoseconds at which the device finishes all submissions so far.
     free_ns: AtomicU64,
+    /// Number of submissions of all workers.
+    chunks: AtomicU64,
 }
 
 impl Default for ModelState {
     fn default() -> Self {
-        Self { percent: AtomicU32::new(100), lost: AtomicBool::new(false), free_ns: AtomicU64::new(0) }
+        let (lost, free_ns, chunks) = (AtomicBool::new(false), AtomicU64::new(0), AtomicU64::new(0));
+        Self { percent: AtomicU32::new(100), lost, free_ns, chunks }
     }
 }
 
@@ -54,6 +57,11 @@ impl ModelState {
     /// [`Error::Lost`](crate::Error::Lost).
     pub fn lose(&self) {
         self.lost.store(true, Ordering::Relaxed);
+    }
+
+    /// Counts a submission, and returns the number of submissions before it.
+    pub(super) fn count(&self) -> u64 {
+        self.chunks.fetch_add(1, Ordering::Relaxed)
     }
 
     pub(super) fn is_lost(&self) -> bool {
@@ -79,6 +87,8 @@ pub struct ModelOptions {
     pub costs: Vec<Fit>,
     /// Clock that determines when submissions are returned.
     pub clock: ModelClock,
+    /// Number of submissions after which the device fails, or `None` if it never fails.
+    pub fails_after_chunks: Option<u64>,
     /// State that a test can change while packets flow.
     pub state: Arc<ModelState>,
 }

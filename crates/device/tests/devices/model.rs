@@ -41,9 +41,14 @@ struct Bed {
 
 impl Bed {
     fn new() -> Self {
+        Self::failing_after(None)
+    }
+
+    /// Returns connections to a device that fails after `fails_after_chunks` submissions.
+    fn failing_after(fails_after_chunks: Option<u64>) -> Self {
         let (now_ns, state) = (Arc::new(AtomicU64::new(1_000)), Arc::new(ModelState::default()));
         let clock = ModelClock::Virtual(Arc::clone(&now_ns));
-        let model = ModelOptions { costs: vec![COSTS], clock, state: Arc::clone(&state) };
+        let model = ModelOptions { costs: vec![COSTS], clock, fails_after_chunks, state: Arc::clone(&state) };
         let options = DeviceOptions { model, lanes: 2, ..DeviceOptions::default() };
         let programs = vec![(Arc::new(Template) as Arc<dyn Program>, Implementation::Native)];
         let device = Arc::new(ModelDevice::new(0, programs, &options).unwrap());
@@ -88,7 +93,7 @@ fn chunks_return_at_their_time_and_in_order() {
     let first = 1_000 + 1_000 + 10 * 110 + 50_000;
     assert!(bed.poll(0, first - 1).is_empty());
     assert_eq!(bed.poll(0, first), [10]);
-    assert_eq!(bed.lanes[0].bin_times()[0].elapsed_ns, 10 * 110);
+    assert_eq!(bed.lanes[0].bin_times()[0].elapsed_ns, 1_000 + 10 * 110);
     let second = first + 1_000 + 20 * 110;
     assert!(bed.poll(0, second - 1).is_empty());
     assert_eq!(bed.poll(0, second), [20]);
@@ -139,6 +144,20 @@ fn lost_device_returns_all_chunks_once_and_takes_no_more() {
     assert_eq!(rejected.chunk.packets, 3);
     // A connection without submissions in flight also reports that the device is lost.
     assert!(matches!(bed.lanes[1].poll(&mut bed.regions[1]), Err(Error::Lost { chunks, .. }) if chunks.is_empty()));
+}
+
+#[test]
+fn device_fails_after_a_number_of_chunks() {
+    let mut bed = Bed::failing_after(Some(2));
+    bed.submit(0, 10);
+    bed.submit(1, 20);
+    let next = chunk(&mut bed.regions[0], 3);
+    let rejected = bed.lanes[0].submit(&mut bed.regions[0], next).unwrap_err();
+    assert_eq!(rejected.chunk.packets, 3);
+    for (lane, packets) in [(0, 10), (1, 20)] {
+        let Err(Error::Lost { chunks, .. }) = bed.lanes[lane].poll(&mut bed.regions[lane]) else { panic!("not lost") };
+        assert_eq!(chunks.iter().map(|chunk| chunk.packets).collect::<Vec<_>>(), [packets]);
+    }
 }
 
 #[test]
