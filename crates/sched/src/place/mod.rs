@@ -43,5 +43,7 @@ pub use pin::PinError;
 pub use placement::{Choice, PlaceLimits, PlaceSet, Placement, Role, Route, Setting};
 pub use planner::{Decision, Measured, Observation, Outcome, Planner, PlannerConfig, Reason, Rule};
 pub use policy::{Goal, GoalError, Limits, POLICIES, Policy, Score};
-pub use profile::{Curve, CurvePoint, Fit, Identity, Pair, Power, PowerPoint, Profile, ProfileError};
+pub use profile::{
+    Curve, CurvePoint, Fit, Host, Identity, Pair, Power, PowerPoint, Profile, ProfileError, ReceivePoint, Summary,
+};
 pub use search::{Grid, Search};

@@ -166,6 +166,7 @@ mod tests {
             chunk,
             bytes,
             load,
+            filled: None,
             mpps: 1.0,
             host_ns: 0.0,
             device_ns: 1.0,

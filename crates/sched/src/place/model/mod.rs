@@ -10,9 +10,10 @@
 //!
 //! With `n` packets per submission, `m` packets per batch and frames of `l` bytes, a packet needs
 //! `chunk_ns / n + packet_ns + bin_ns / m + byte_ns * l` on its device. The core that feeds the
-//! device needs `receive_ns + stream_ns + mixed_ns + host_ns + submit_ns / n` per packet. The use
-//! of a resource is the sum over all packets. Another function on the same device makes a packet
-//! more expensive. The relative increase is that function's device use times `gamma`.
+//! device needs `receive_ns + stream_ns + mixed_ns + host_ns + submit_ns / n` per packet. On the
+//! CPU, the same core also runs the kernel. The use of a resource is the sum over all packets.
+//! Another function on the same device makes a packet more expensive. The relative increase is that
+//! function's device use times `gamma`.
 //!
 //! The module `table` computes these times for one load, and `predict` adds them up.
 

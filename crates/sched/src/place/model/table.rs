@@ -110,7 +110,7 @@ impl Table {
         let lanes;
         let Some(device) = machine.places[place].device else {
             let (resource, cores) = if has_roles { (COMPUTE, workers - feeders) } else { (FEED, workers) };
-            let core_ns = (host_ns + mixed_ns + kernel_ns) / cores;
+            let core_ns = (host_ns + mixed_ns + fit.host_ns + kernel_ns) / cores;
             row[resource] = of.pps * core_ns * 1e-9;
             (scarcest_ns, lanes) = (core_ns, cores);
             self.finish_way(machine, corrections, way, scarcest_ns, lanes, chunk, of.bytes);

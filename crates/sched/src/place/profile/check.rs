@@ -78,6 +78,11 @@ impl Profile {
         within("host", &[("receive_ns", host.receive_ns, 0.0, COST_NS_MAX)])?;
         within("host", &[("stream_ns", host.stream_ns, 0.0, COST_NS_MAX)])?;
         within("host", &[("mixed_ns", host.mixed_ns, 0.0, COST_NS_MAX)])?;
+        for point in &self.receives {
+            let bytes = ("bytes", f64::from(point.bytes), 14.0, FRAME_BYTES_MAX);
+            within("receive", &[bytes, ("mpps", point.mpps, 1e-6, MPPS_MAX), ("cv", point.cv, 0.0, 1.0)])?;
+            within("receive", &[("host_ns", point.host_ns, 0.0, COST_NS_MAX)])?;
+        }
         for (index, curve) in self.curves.iter().enumerate() {
             check_curve(curve)?;
             if self.curves[..index].iter().any(|other| other.location() == curve.location()) {
@@ -109,6 +114,7 @@ fn check_curve(curve: &Curve) -> Result<(), ProfileError> {
                 ("chunk", point.chunk.into(), 1.0, f64::from(1 << 24)),
                 ("bytes", point.bytes.into(), 14.0, FRAME_BYTES_MAX),
                 ("use", point.load, 1e-6, 1.0),
+                ("filled", point.filled.unwrap_or(1.0), 1.0, f64::from(1 << 24)),
                 ("mpps", point.mpps, 1e-6, MPPS_MAX),
                 ("host_ns", point.host_ns, 0.0, COST_NS_MAX),
                 ("device_ns", point.device_ns, 0.0, COST_NS_MAX),

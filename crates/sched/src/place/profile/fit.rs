@@ -19,7 +19,7 @@ const FULL_LOAD: f64 = 0.99;
 pub(super) fn fit(points: &[CurvePoint], device: &str) -> Option<Fit> {
     let full = || points.iter().filter(|point| point.load >= FULL_LOAD);
     let is_cpu = device == "cpu";
-    let chunk = |point: &CurvePoint| 1.0 / f64::from(point.chunk);
+    let chunk = |point: &CurvePoint| 1.0 / point.filled.unwrap_or(point.chunk.into());
     let device_rows = full().map(|point| {
         // On the CPU, a submission costs nothing beyond its batches.
         let features = [if is_cpu { 0.0 } else { chunk(point) }, 1.0, f64::from(point.bytes)];
@@ -121,6 +121,7 @@ mod tests {
             chunk,
             bytes,
             load,
+            filled: None,
             mpps: 1.0,
             host_ns,
             device_ns,
@@ -149,6 +150,19 @@ mod tests {
         assert!(near(fit.submit_ns, 7000.0) && near(fit.host_ns, 40.0), "{fit:?}");
         assert!(near(fit.trip_ns, 20_000.0) && near(fit.trip_byte_ns, 8.0) && near(fit.tail, 3.0), "{fit:?}");
         assert!(fit.error_max < 1e-6);
+    }
+
+    #[test]
+    fn partly_filled_submissions_count_with_their_packets() {
+        let mut points = Vec::new();
+        for (chunk, filled) in [(256, 256.0), (1024, 700.0), (4096, 900.5)] {
+            for bytes in [60, 1404] {
+                let device_ns = 9000.0 / filled + 3.0 + 0.5 * f64::from(bytes);
+                points.push(CurvePoint { filled: Some(filled), ..point(chunk, bytes, 1.0, device_ns, 0.0) });
+            }
+        }
+        let fit = fit(&points, "cuda:0").expect("enough points");
+        assert!((fit.chunk_ns / 9000.0 - 1.0).abs() < 1e-6 && fit.error_max < 1e-6, "{fit:?}");
     }
 
     #[test]

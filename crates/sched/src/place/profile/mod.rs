@@ -106,6 +106,9 @@ pub struct Profile {
     /// Costs of a worker that are the same for all devices.
     #[serde(default)]
     pub host: Host,
+    /// Core time for packets that no function processes, from which `host` follows.
+    #[serde(default, rename = "receive")]
+    pub receives: Vec<ReceivePoint>,
     /// Costs of each function on each device, for each mode of the device.
     #[serde(default, rename = "curve")]
     pub curves: Vec<Curve>,
@@ -135,6 +138,24 @@ pub struct Host {
     /// Additional core time per packet, in nanoseconds. It applies to workers that both run kernels
     /// and submit packets to a device.
     pub mixed_ns: f64,
+}
+
+/// Core time for packets that no function processes.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct ReceivePoint {
+    /// Frame length, in bytes.
+    pub bytes: u16,
+    /// Packets per second, in millions.
+    pub mpps: f64,
+    /// Core time of the workers per packet, in nanoseconds.
+    pub host_ns: f64,
+    /// Number of repetitions of the measurement.
+    #[serde(default = "once")]
+    pub runs: u32,
+    /// Coefficient of variation of the repeated measurements.
+    #[serde(default)]
+    pub cv: f64,
 }
 
 /// Costs of one function on one device in one mode.
@@ -173,22 +194,26 @@ pub struct CurvePoint {
     /// as fast as possible.
     #[serde(default = "full", rename = "use")]
     pub load: f64,
+    /// Mean number of packets in a submission. If it is missing, submissions were full.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub filled: Option<f64>,
     /// Processed packets per second, in millions.
     pub mpps: f64,
-    /// Core time of the workers per packet, in nanoseconds, without the kernel time.
+    /// Core time of the workers per packet for submitting and routing packets, in nanoseconds. It
+    /// excludes the kernel, and the core time for receiving and sending ([`Host::receive_ns`]).
     #[serde(default)]
     pub host_ns: f64,
     /// Device time per packet, in nanoseconds. On the CPU, it is the core time of the kernel.
     #[serde(default)]
     pub device_ns: f64,
     /// Median latency, in microseconds.
-    #[serde(default)]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub p50_us: Option<f64>,
     /// 99th percentile of the latency, in microseconds.
-    #[serde(default)]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub p99_us: Option<f64>,
     /// Power of the device, in watts. The value is `None` if the device has no power meter.
-    #[serde(default)]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub watts: Option<f64>,
     /// Number of repetitions of the measurement.
     #[serde(default = "once")]
@@ -221,7 +246,8 @@ pub struct Fit {
     pub floor_ns: f64,
     /// Time of the device per batch, in nanoseconds.
     pub bin_ns: f64,
-    /// Core time per packet for submitting packets to the device, in nanoseconds.
+    /// Core time per packet for submitting packets to the device and for routing them, in
+    /// nanoseconds.
     pub host_ns: f64,
     /// Core time per submission to the device, in nanoseconds.
     pub submit_ns: f64,
@@ -370,9 +396,34 @@ impl Profile {
     /// # Errors
     /// Returns an error if the profile contains a number that [`Profile::parse`] would refuse.
     pub fn to_text(&self) -> Result<String, ProfileError> {
-        let complete = Self { summary: Some(self.count()), ..self.clone() };
+        Self { summary: Some(self.count()), ..self.clone() }.text()
+    }
+
+    /// Returns the profile as the text of a file without its summary. [`Profile::parse`] refuses
+    /// such a file, because measurements may be missing.
+    ///
+    /// # Errors
+    /// Returns an error if the profile contains a number that [`Profile::parse`] would refuse.
+    pub fn to_partial_text(&self) -> Result<String, ProfileError> {
+        Self { summary: None, ..self.clone() }.text()
+    }
+
+    fn text(&self) -> Result<String, ProfileError> {
+        self.check_numbers()?;
         let refuse = |error: toml::ser::Error| ProfileError::Syntax { line: 0, reason: error.to_string() };
-        toml::to_string(&complete).map_err(refuse)
+        toml::to_string(self).map_err(refuse)
+    }
+
+    /// Computes the costs of all functions from their measured points, and the noise from repeated
+    /// measurements.
+    pub fn fit(&mut self) {
+        for curve in &mut self.curves {
+            curve.fit = fit::fit(&curve.points, &curve.device);
+        }
+        let points = self.curves.iter().flat_map(|curve| &curve.points);
+        let mut noise: Vec<f64> = points.filter(|point| point.runs > 1).map(|point| point.cv).collect();
+        noise.sort_by(f64::total_cmp);
+        self.noise_cv = noise.get(noise.len() / 2).copied().unwrap_or(0.0);
     }
 
     /// Returns the measured costs of a function on a device, for one mode of the device.

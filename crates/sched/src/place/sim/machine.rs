@@ -102,6 +102,7 @@ fn profile(wake: Wake) -> Profile {
         noise_cv: 0.02,
         machine: Identity::default(),
         host: Host { receive_ns: 28.0, stream_ns: 5.0, mixed_ns: 10.0 },
+        receives: Vec::new(),
         curves: vec![
             curve("inspect", "cpu", "launch", on_cpu(-60.0, 2.0)),
             curve("inspect", "cuda:0", "launch", on_gpu(31.0, 2.2, 0.0255, 90_000.0)),
