@@ -3,6 +3,7 @@
 use std::path::PathBuf;
 use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, Mutex};
+use std::time::Duration;
 
 use godwit_device::{Device, DeviceOptions, Implementation, Program};
 use godwit_packet::ArenaHandle;
@@ -25,6 +26,8 @@ pub struct Options {
     /// Record of all decisions of the placement, for tests.
     #[doc(hidden)]
     pub recorder: Option<Recorder>,
+    /// Interval at which a run reports its progress, or `None` for one second.
+    pub progress_interval: Option<Duration>,
     /// Function that opens devices in tests, instead of [`godwit_device::open`].
     #[doc(hidden)]
     pub opener: Option<Opener>,

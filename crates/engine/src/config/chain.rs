@@ -80,6 +80,22 @@ fn read_edges<'a>(
     Ok(edges)
 }
 
+/// Returns a port in the form that a chain needs.
+pub(super) fn port(port: &PortConfig) -> Port {
+    Port { name: port.name.clone(), receives: port.kind.receives(), transmits: port.kind.transmits() }
+}
+
+/// Returns a function in the form that a chain needs.
+pub(super) fn function(entry: &FunctionConfig) -> Function {
+    let contract = entry.function.contract();
+    let verdict = |verdict: &godwit_function::Verdict| Verdict {
+        name: verdict.name.to_owned(),
+        chooses_port: verdict.chooses_port,
+    };
+    let verdicts = contract.verdicts.iter().map(verdict).collect();
+    Function { name: entry.name.clone(), kind: contract.kind.to_owned(), verdicts }
+}
+
 pub(super) fn read<'a>(
     document: &Document<'a>,
     mut stanzas: Vec<Stanza<'a>>,
@@ -94,23 +110,6 @@ pub(super) fn read<'a>(
     }
     let (edges, origins): (Vec<Edge>, Vec<Origin>) = read_edges(document, &mut stanzas, directory)?.into_iter().unzip();
 
-    let port = |port: &PortConfig| Port {
-        name: port.name.clone(),
-        receives: port.kind.receives(),
-        transmits: port.kind.transmits(),
-    };
-    let function = |function: &FunctionConfig| {
-        let contract = function.function.contract();
-        let verdict = |verdict: &godwit_function::Verdict| Verdict {
-            name: verdict.name.to_owned(),
-            chooses_port: verdict.chooses_port,
-        };
-        Function {
-            name: function.name.clone(),
-            kind: contract.kind.to_owned(),
-            verdicts: contract.verdicts.iter().map(verdict).collect(),
-        }
-    };
     let chain = Chain::new(ports.iter().map(port).collect(), functions.iter().map(function).collect(), classes, &edges)
         .map_err(|error| {
             let number = match &origins[error.edge()] {

@@ -2,7 +2,8 @@
 
 use std::collections::BTreeMap;
 
-use godwit_device::{ChunkDefaults, DeviceOptions, LAST_RESORT, Mode, Transfer, is_synchronous, kind_of};
+use godwit_device::{ChunkDefaults, DeviceOptions, Kind, LAST_RESORT, Mode, Transfer, is_synchronous, kind_of};
+use godwit_sched::place::Fit;
 use godwit_sched::{Grouping, PackerConfig};
 use serde::Deserialize;
 
@@ -27,8 +28,11 @@ const SHARE_MAX: u32 = 1000;
 /// Maximum number of packets in a submission to a device.
 const BIN_CAPACITY_MAX: u32 = 1 << 24;
 
+/// Maximum time in the key `times` of a modelled device: one second, in nanoseconds.
+const TIME_NS_MAX: f64 = 1e9;
+
 /// Configuration of a device.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct DeviceConfig {
     /// Name of the device, such as `cpu`, `opencl:0` or `cuda:0`.
     pub id: String,
@@ -50,6 +54,33 @@ pub struct DeviceConfig {
     pub share: Vec<(String, u32)>,
     /// Sizes and deadline of batches and of submissions.
     pub packing: PackerConfig,
+    /// Times of each function on a modelled device. The list is empty for all other devices.
+    pub times: Vec<(String, ModelTimes)>,
+    /// Number of submissions after which a modelled device fails, or `None` if it never fails.
+    pub fails_after_chunks: Option<u64>,
+}
+
+/// Times that a modelled device needs for a function, in nanoseconds.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct ModelTimes {
+    /// Time per submission.
+    pub chunk_ns: f64,
+    /// Time per packet.
+    pub packet_ns: f64,
+    /// Time per byte of a frame.
+    pub byte_ns: f64,
+    /// Additional time until the worker sees that a submission is finished. The device processes
+    /// other submissions during this time.
+    pub trip_ns: f64,
+}
+
+impl ModelTimes {
+    /// Returns the times as costs of the modelled device.
+    pub(crate) fn costs(&self) -> Fit {
+        let Self { chunk_ns, packet_ns, byte_ns, trip_ns } = *self;
+        Fit { chunk_ns, packet_ns, byte_ns, trip_ns, ..Fit::default() }
+    }
 }
 
 impl DeviceConfig {
@@ -65,6 +96,8 @@ impl DeviceConfig {
             device_chain: true,
             share: Vec::new(),
             packing: packing_of(defaults, engine, &[packing]),
+            times: Vec::new(),
+            fails_after_chunks: None,
         }
     }
 }
@@ -131,6 +164,8 @@ struct DeviceKeys {
     sort: Option<bool>,
     grouping: Option<Grouping>,
     leftover_packets: Option<u32>,
+    times: Option<BTreeMap<String, ModelTimes>>,
+    fails_after_chunks: Option<u64>,
 }
 
 impl DeviceKeys {
@@ -164,6 +199,7 @@ pub(super) fn read<'a>(
     for mut stanza in stanzas {
         let config = read_one(document, &mut stanza, engine, packing)?;
         validate_share(document, &stanza, &config, functions)?;
+        validate_times(document, &stanza, &config, functions)?;
         let at = stanza.span_of("name");
         if let Some((id, line)) = lines.iter().find(|(id, _)| *id == config.id) {
             let message = format!("two devices are named `{id}`: the other one starts on line {line}");
@@ -183,12 +219,28 @@ pub(super) fn read<'a>(
         }
         devices.push(config);
     }
-    for id in functions.iter().flat_map(|function| &function.devices) {
-        if !devices.iter().any(|device| device.id == *id) {
+    for function in functions {
+        for id in &function.devices {
+            if devices.iter().any(|device| device.id == *id) {
+                continue;
+            }
+            if is_modelled(id) {
+                let name = &function.name;
+                let message = format!(
+                    "function `{name}` has no times on the modelled device `{id}`: add a [[device]] with name = \"{id}\" \
+                     and times = {{ {name} = {{ packet_ns = 100 }} }}"
+                );
+                return Err(document.refuse_line(function.line, message));
+            }
             devices.push(DeviceConfig::new(id, Mode::Launch, engine, packing));
         }
     }
     Ok(devices)
+}
+
+/// Returns whether a device is a model for tests.
+fn is_modelled(id: &str) -> bool {
+    kind_of(id).is_some_and(Kind::is_for_tests)
 }
 
 fn read_one<'a>(
@@ -205,6 +257,12 @@ fn read_one<'a>(
     for key in ["mode", "transfer", "watchdog_ms", "chunks", "device_chain", "share"] {
         if is_synchronous(id) && stanza.has(key) {
             let message = format!("`{key}` does not apply to the CPU, which runs chunks on the worker's thread");
+            return Err(document.refuse(stanza.span_of(key), message));
+        }
+    }
+    for key in ["times", "fails_after_chunks"] {
+        if !is_modelled(id) && stanza.has(key) {
+            let message = format!("`{key}` applies only to modelled devices such as `model:0`, which are for tests");
             return Err(document.refuse(stanza.span_of(key), message));
         }
     }
@@ -227,6 +285,8 @@ fn read_one<'a>(
     }
     config.device_chain = keys.device_chain.unwrap_or(true);
     config.share = keys.share.clone().unwrap_or_default().into_iter().collect();
+    config.times = keys.times.clone().unwrap_or_default().into_iter().collect();
+    config.fails_after_chunks = keys.fails_after_chunks;
     let defaults =
         chunk_defaults(id, config.mode, engine).map(|defaults| ChunkDefaults { chunks: config.chunks, ..defaults });
     config.packing = packing_of(defaults, engine, &[packing, &keys.packing()]);
@@ -258,6 +318,43 @@ fn validate_share(
     if !share.is_empty() && *mode != Mode::Persistent {
         let message = "`share` divides persistent groups: set mode = \"persistent\" or remove `share`";
         return refuse(message.to_owned());
+    }
+    Ok(())
+}
+
+/// Checks the key `times` of a modelled device. Each function on the device needs times.
+fn validate_times(
+    document: &Document<'_>,
+    stanza: &Stanza<'_>,
+    config: &DeviceConfig,
+    functions: &[FunctionConfig],
+) -> Result<(), ConfigError> {
+    let refuse = |message: String| Err(document.refuse(stanza.span_of("times"), message));
+    let id = &config.id;
+    for (name, times) in &config.times {
+        if !functions.iter().any(|function| function.name == *name) {
+            return refuse(format!("`times` names the function `{name}`, which does not exist"));
+        }
+        let keys = [
+            ("chunk_ns", times.chunk_ns),
+            ("packet_ns", times.packet_ns),
+            ("byte_ns", times.byte_ns),
+            ("trip_ns", times.trip_ns),
+        ];
+        if let Some((key, value)) = keys.iter().find(|(_, value)| !(0.0..=TIME_NS_MAX).contains(value)) {
+            return refuse(format!("{key} = {value} of `{name}`: must be 0 to {TIME_NS_MAX}"));
+        }
+    }
+    let lacks = |function: &&FunctionConfig| {
+        function.devices.contains(id) && !config.times.iter().any(|(name, _)| *name == function.name)
+    };
+    if is_modelled(id)
+        && let Some(function) = functions.iter().find(lacks)
+    {
+        let name = &function.name;
+        return refuse(format!(
+            "function `{name}` has no times on the modelled device `{id}`: add times = {{ {name} = {{ packet_ns = 100 }} }}"
+        ));
     }
     Ok(())
 }

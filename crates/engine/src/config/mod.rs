@@ -12,6 +12,8 @@
 //! | `chain.rs` | `[[chain]]` |
 //! | `workers.rs` | checks whether several workers can share the chain |
 //! | `change.rs` | new chain for a running engine |
+//! | `isolate.rs` | some functions alone, for measurements |
+//! | `digest.rs` | digest of the functions, for measurements |
 //! | `fingerprint.rs` | detects changes to other stanzas |
 //!
 //! Every error is one sentence with file and line ([`ConfigError`]). Reading a configuration also
@@ -22,12 +24,14 @@ mod chain;
 mod change;
 pub(crate) mod classes;
 mod devices;
+mod digest;
 mod document;
 mod error;
 mod fingerprint;
 mod functions;
 #[doc(hidden)]
 pub mod fuzz;
+mod isolate;
 mod metrics;
 mod placement;
 mod ports;
@@ -46,10 +50,11 @@ use crate::place::model::Model;
 
 pub use change::ChainConfig;
 pub use classes::protocol_name;
-pub use devices::DeviceConfig;
+pub use devices::{DeviceConfig, ModelTimes};
 use document::Document;
 pub use error::ConfigError;
 pub use functions::{FUNCTIONS_MAX, FunctionConfig, function_kinds};
+pub use isolate::Isolated;
 pub use metrics::MetricsAddress;
 pub use placement::PlacementConfig;
 pub use ports::{PORTS_MAX, PortConfig, PortKind};
@@ -89,6 +94,7 @@ pub struct Config {
     /// Headroom and tailroom of the packet buffers. A new function chain must not need more.
     room: settings::Room,
     fingerprint: fingerprint::Fingerprint,
+    digest: digest::FunctionsDigest,
 }
 
 impl Config {
@@ -121,6 +127,7 @@ impl Config {
         }
         root.refuse_unknown(&document, &STANZAS)?;
         let fingerprint = fingerprint::Fingerprint::new(root.rest());
+        let digest = digest::FunctionsDigest::new(root.rest(), directory);
 
         let engine = EngineConfig::read(&document, root.table(&document, "engine")?, directory)?;
         let (packing, packing_keys) = settings::packing(&document, root.table(&document, "packing")?)?;
@@ -167,6 +174,7 @@ impl Config {
             path: None,
             room,
             fingerprint,
+            digest,
         })
     }
 
@@ -236,7 +244,10 @@ impl Config {
                         config.file.iter().map(|path| format!("capture {} of port `{}`", path.display(), port.name));
                     needs.extend(file);
                 }
-                PortKind::Synthetic(_) => {}
+                PortKind::Synthetic(config) => {
+                    let load = config.load.iter();
+                    needs.extend(load.map(|path| format!("load program {} of port `{}`", path.display(), port.name)));
+                }
             }
         }
         let others = self.devices.iter().filter(|device| device.id != "cpu");
@@ -279,13 +290,19 @@ impl Config {
         feeds(&self.chain, port)
     }
 
-    /// Checks that the input capture files of all ports exist. The check is separate from
-    /// [`Config::parse`], because a replay uses other capture files.
+    /// Checks that the input capture files of all ports exist, and that load programs are valid.
+    /// The check is separate from [`Config::parse`], because a replay uses other capture files.
     ///
     /// # Errors
-    /// Returns an error if a capture file cannot be opened. The error names the line of its port.
+    /// Returns an error if a capture file cannot be opened, or a load program is invalid. The error
+    /// names the line of its port.
     pub fn check_captures(&self) -> Result<(), ConfigError> {
         for port in &self.ports {
+            if let PortKind::Synthetic(config) = &port.kind
+                && let Err(error) = config.check_load()
+            {
+                return Err(ConfigError::at(&self.origin, port.line, format!("port `{}`: {error}", port.name)));
+            }
             if let PortKind::Pcap(config) = &port.kind
                 && let Some(path) = &config.file
                 && let Err(source) = std::fs::File::open(path)

@@ -37,7 +37,7 @@ const WATCH_INTERVAL: Duration = Duration::from_millis(5);
 const ATTEND_INTERVAL: Duration = Duration::from_millis(100);
 /// Time that a run waits at its end for a worker that hangs.
 const HUNG_GRACE: Duration = Duration::from_millis(500);
-/// Interval at which the watch loop reports progress.
+/// Default interval at which the watch loop reports progress.
 const PROGRESS_INTERVAL: Duration = Duration::from_secs(1);
 
 /// Engine with allocated memory and open ports. It moves no packets until [`Engine::run`] is
@@ -49,6 +49,7 @@ pub struct Engine {
     /// Flag that requests the next policy of the placement.
     next_policy: Option<Arc<AtomicBool>>,
     recorder: Option<Recorder>,
+    progress_interval: Duration,
 }
 
 impl Engine {
@@ -59,8 +60,9 @@ impl Engine {
     /// Returns an error if the configuration does not work on this machine. The engine has then
     /// sent no packet and written no file.
     pub fn new(config: Config, options: &Options) -> Result<Self, Error> {
-        let Options { reload, next_policy, recorder, .. } = options.clone();
-        Ok(Self { parts: setup::build(config, options)?, reload, next_policy, recorder })
+        let Options { reload, next_policy, recorder, progress_interval, .. } = options.clone();
+        let progress_interval = progress_interval.unwrap_or(PROGRESS_INTERVAL);
+        Ok(Self { parts: setup::build(config, options)?, reload, next_policy, recorder, progress_interval })
     }
 
     /// Returns the compiled version that the engine chose for each function on this machine. The
@@ -211,7 +213,7 @@ impl Engine {
                 last_snapshot += HISTORY_INTERVAL;
                 history.add(reporter.snapshot(started.elapsed(), None, &ports, &power));
             }
-            if last_progress.elapsed() >= PROGRESS_INTERVAL {
+            if last_progress.elapsed() >= self.progress_interval {
                 last_progress = Instant::now();
                 progress(&reporter.report(elapsed, None, &ports, &power, &health, &history));
             }

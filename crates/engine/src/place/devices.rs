@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use godwit_chain::Chain;
+use godwit_device::model::ModelOptions;
 use godwit_device::{Choice, Device, DeviceChain, DeviceOptions, Implementation, Mode, Program, is_synchronous};
 use godwit_function::HostHalf;
 use godwit_packet::Arena;
@@ -85,6 +86,7 @@ impl Devices {
                 watchdog: Duration::from_millis(device.watchdog_ms),
                 share: config.functions.iter().map(|function| device.share_of(&function.name)).collect(),
                 chain: chain.map(Arc::new),
+                model: model_options(config, device),
                 ..DeviceOptions::default()
             };
             let arena = arena.handle();
@@ -208,6 +210,16 @@ impl Devices {
         let all: Vec<Vec<Choice>> = self.devices.iter().map(|(_, device)| device.choices()).collect();
         self.placement.iter().enumerate().map(|(function, devices)| all[devices[0]][function].clone()).collect()
     }
+}
+
+/// Returns the options of a modelled device, and default options for any other device.
+fn model_options(config: &Config, device: &DeviceConfig) -> ModelOptions {
+    let costs = |function: &FunctionConfig| {
+        let times = device.times.iter().find(|(name, _)| *name == function.name);
+        times.map(|(_, times)| times.costs()).unwrap_or_default()
+    };
+    let costs = if device.times.is_empty() { Vec::new() } else { config.functions.iter().map(costs).collect() };
+    ModelOptions { costs, fails_after_chunks: device.fails_after_chunks, ..ModelOptions::default() }
 }
 
 /// Properties of a device that appear in the report.

@@ -9,6 +9,7 @@
 //! | `failover`, `spread` | devices that fail, and functions on several devices |
 //! | `housekeeping` | regular work of functions |
 //! | `live` | ports outside the engine |
+//! | `load` | load programs |
 //! | `placement` | placements that follow a profile, a load and a policy |
 //! | `shapes` | workers, layouts and chunks of any size |
 //! | `switch` | learned MAC addresses |
@@ -25,6 +26,7 @@ mod faults;
 mod flood;
 mod housekeeping;
 mod live;
+mod load;
 mod placement;
 mod recorder;
 mod rekey;

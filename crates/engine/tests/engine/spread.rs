@@ -96,3 +96,41 @@ fn cpu_and_opencl_devices_share_a_function() {
         }
     }
 }
+
+/// Returns the keys of a modelled device for the function `both`.
+fn modelled(times: &str, keys: &str) -> String {
+    format!("times = {{ both = {{ {times} }} }}\n{keys}")
+}
+
+#[test]
+fn a_modelled_device_shares_the_work_of_the_cpu() {
+    let keys = modelled("chunk_ns = 1000, packet_ns = 50, byte_ns = 0.1, trip_ns = 20000", "");
+    for workers in [1, 2] {
+        let [device, _] = check("model:0", workers, &keys, None);
+        assert!(device > 0, "no packet on the device");
+    }
+}
+
+#[test]
+fn a_modelled_device_returns_no_packet_before_its_time() {
+    let (trip_ns, packet_ns) = (3_000_000, 1000);
+    let keys = modelled(&format!("packet_ns = {packet_ns}, trip_ns = {trip_ns}"), "");
+    let (report, _) = run(&["model:0"], 1, &keys, None);
+    let function = &report.functions[0];
+    assert_eq!((function.packets, function.device.as_str()), (PACKETS, "model:0"));
+    assert_eq!(function.busy_ns_per_packet, f64::from(packet_ns));
+    assert!(function.latency.unwrap().p50_ns >= trip_ns, "{function:?}");
+    assert!(report.elapsed_s >= PACKETS as f64 * f64::from(packet_ns) * 1e-9);
+}
+
+#[test]
+fn the_cpu_continues_after_a_modelled_device_fails() {
+    let keys = modelled("packet_ns = 50", "fails_after_chunks = 2");
+    let (report, _) = run(&["model:0", "cpu"], 1, &keys, None);
+    let conservation = report.conservation;
+    assert!(conservation.holds(), "{conservation}");
+    assert_eq!((conservation.received, conservation.in_flight), (PACKETS, 0), "{conservation}");
+    let [lost] = report.lost_devices.as_slice() else { panic!("{:?}", report.lost_devices) };
+    assert_eq!((lost.device.as_str(), lost.packets), ("model:0", conservation.dropped));
+    assert!(packets(&report, "cpu") >= PACKETS - 3 * CHUNK);
+}

@@ -7,6 +7,7 @@ use serde::Deserialize;
 
 use super::headers::Shape;
 use super::probe::{PROBE_BYTES, Probes};
+use super::program::Program;
 use super::units::{Mac, Prefix, Rate, Size, Span};
 use crate::Error;
 
@@ -185,12 +186,26 @@ impl Config {
         }
     }
 
+    /// Returns the total length of the headers in bytes. Frames of a fixed length cannot be shorter.
+    pub fn headers_bytes(&self) -> u16 {
+        Shape::of(self).headers_bytes() as u16
+    }
+
+    /// Checks the load program, if there is one.
+    ///
+    /// # Errors
+    /// Returns an error if the file cannot be read or is not a load program. The error names the
+    /// file, and the step or the line.
+    pub fn check_load(&self) -> Result<(), Error> {
+        Program::read(self).map(|_| ())
+    }
+
     /// Checks the configuration without accessing a file.
     ///
     /// # Errors
     /// Returns [`Error::Config`] with the name of the key that has an invalid value.
     pub fn validate(&self) -> Result<(), Error> {
-        let headers_bytes = Shape::of(self).headers_bytes() as u16;
+        let headers_bytes = self.headers_bytes();
         let (min, max) = self.size.bounds();
         if matches!(self.size, Size::Fixed(_) | Size::Uniform { .. }) && min < headers_bytes {
             return Err(Error::config("size", min, format!("the headers alone need {headers_bytes} bytes")));
