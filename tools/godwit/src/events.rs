@@ -76,6 +76,13 @@ impl fmt::Display for Quoted<'_> {
     }
 }
 
+/// Returns the current date in UTC, such as `2026-01-31`.
+pub(crate) fn today() -> String {
+    let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
+    let (year, month, day) = date(now.as_secs() / 86_400);
+    format!("{year:04}-{month:02}-{day:02}")
+}
+
 /// Formats a time since 1970 as in RFC 3339, in UTC with microseconds.
 fn timestamp(since_1970: Duration) -> String {
     let (days, seconds) = (since_1970.as_secs() / 86_400, since_1970.as_secs() % 86_400);

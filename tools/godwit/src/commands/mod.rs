@@ -14,6 +14,7 @@ pub(crate) mod man;
 pub(crate) mod name;
 pub(crate) mod new_function;
 pub(crate) mod policy;
+pub(crate) mod profile;
 #[cfg(feature = "tls")]
 pub(crate) mod proxy;
 pub(crate) mod reload;
