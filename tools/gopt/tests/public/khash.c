@@ -1,11 +1,13 @@
 /*
- * Lookups of klib as in minimap2 2.24: khash.h.
+ * Lookups of klib as in minimap2 2.24: khash.h, and of minimap2: index.c.
  * Changes: lines with g_expensive, types without unused members, the tables and batch loops at the
  * end.
  */
 /* The MIT License
 
    Copyright (c) 2008, 2009, 2011 by Attractive Chaos <attractor@live.co.uk>
+   Copyright (c) 2018-     Dana-Farber Cancer Institute
+                 2017-2018 Broad Institute, Inc.
 
    Permission is hereby granted, free of charge, to any person obtaining
    a copy of this software and associated documentation files (the
@@ -95,4 +97,86 @@ static uint64_t khash_get(void)
     return 0;
 }
 
-MAIN(LOOKUP(khash_get))
+#define kh_get(name, h, k) kh_get_##name(h, k)
+#define kh_end(h) ((h)->n_buckets)
+#define kh_key(h, x) ((h)->keys[x])
+#define kh_val(h, x) ((h)->vals[x])
+#define idx_hash(a) ((khint_t)((a)>>1))
+#define idx_eq(a, b) ((a)>>1 == (b)>>1)
+__KHASH_TYPE(idx, uint64_t, uint64_t)
+KHASH_GET(idx, static inline, uint64_t, idx_hash, idx_eq)
+typedef kh_idx_t idxhash_t;
+typedef struct mm_idx_bucket_s {
+    uint64_t *p; // position array for minimizers appearing >1 times
+    void *h;     // hash table indexing _p_ and minimizers appearing once
+} mm_idx_bucket_t;
+typedef struct {
+    int32_t b;
+    struct mm_idx_bucket_s *B; // index (hidden)
+} mm_idx_t;
+
+static const uint64_t *mm_idx_get(const mm_idx_t *mi, uint64_t minier, int *n)
+{
+    int mask = (1<<mi->b) - 1;
+    khint_t k;
+    mm_idx_bucket_t *b = &mi->B[minier&mask];
+    idxhash_t *h = (idxhash_t*)b->h;
+    *n = 0;
+    if (h == 0) return 0;
+    g_expensive(h);
+    k = kh_get(idx, h, minier>>mi->b<<1);
+    if (k == kh_end(h)) return 0;
+    g_expensive(&kh_val(h, k));
+    if (kh_key(h, k)&1) { // special casing when there is only one k-mer
+        *n = 1;
+        return &kh_val(h, k);
+    } else {
+        *n = (uint32_t)kh_val(h, k);
+        return &b->p[kh_val(h, k)>>32];
+    }
+}
+
+static mm_idx_t genome = {14, NULL};
+static void minimap2_index_build(void)
+{
+    genome.B = take((1u << genome.b) * sizeof *genome.B);
+    const uint64_t mask = (1u << genome.b) - 1;
+    uint32_t *counts = take((mask + 1) * sizeof *counts);
+    for (uint32_t entry = 0; entry < entries; entry++) {
+        counts[scramble(key_of(entry)) & mask]++;
+    }
+    for (uint32_t entry = 0; entry < entries; entry++) {
+        const uint64_t minimizer = scramble(key_of(entry)) >> 8 << 8 | (scramble(key_of(entry)) & 0xff);
+        mm_idx_bucket_t *bucket = &genome.B[minimizer & mask];
+        kh_idx_t *h = bucket->h;
+        if (!h) {
+            bucket->h = h = take(sizeof *h);
+            bucket->p = take(2 * sizeof *bucket->p);
+            bucket->p[0] = minimizer;
+            h->n_buckets = power_of_two(counts[minimizer & mask] * 2 + 16);
+            h->flags = take(h->n_buckets / 16 * sizeof *h->flags);
+            memset(h->flags, 0xaa, h->n_buckets / 16 * sizeof *h->flags);
+            h->keys = take(h->n_buckets * sizeof *h->keys);
+            h->vals = take(h->n_buckets * sizeof *h->vals);
+        }
+        const uint64_t key = minimizer >> genome.b << 1 | (entry % 3 != 0);
+        khint_t i = idx_hash(key) & (h->n_buckets - 1), step = 0;
+        while (!__ac_isempty(h->flags, i)) {
+            i = (i + ++step) & (h->n_buckets - 1);
+        }
+        __ac_set_isboth_false(h->flags, i);
+        h->keys[i] = key;
+        h->vals[i] = key & 1 ? entry : 2;
+    }
+}
+static uint64_t minimap2_index(void)
+{
+    for (uint32_t i = 0; i < queries; i++) {
+        int n;
+        const uint64_t *found = mm_idx_get(&genome, scramble(keys[i]), &n);
+        answers[i] = found ? *found + (uint64_t)n : UINT64_MAX;
+    }
+    return 0;
+}
+
+MAIN(LOOKUP(khash_get), LOOKUP(minimap2_index))

@@ -1,11 +1,13 @@
 /*
- * Lookups of nginx 1.22.1: src/core/ngx_radix_tree.c, ngx_hash.c, ngx_string.c.
+ * Lookups of nginx 1.22.1: src/core/ngx_radix_tree.c, ngx_hash.c, ngx_string.c,
+ * src/http/modules/ngx_http_upstream_hash_module.c.
  * Changes: lines with g_expensive, types without unused members, the tables and batch loops at the
  * end.
  */
 /*
  * Copyright (C) 2002-2021 Igor Sysoev
  * Copyright (C) 2011-2022 Nginx, Inc.
+ * Copyright (C) Roman Arutyunyan
  * All rights reserved.
  *
  * Redistribution and use in source and binary forms, with or without
@@ -341,4 +343,71 @@ static uint64_t nginx_strings(void)
     return 0;
 }
 
-MAIN(LOOKUP(nginx_radix32), LOOKUP(nginx_radix128), LOOKUP(nginx_hash), LOOKUP(nginx_strings))
+typedef struct {
+    uint32_t                            hash;
+} ngx_http_upstream_chash_point_t;
+
+
+typedef struct {
+    ngx_uint_t                          number;
+    ngx_http_upstream_chash_point_t     point[];
+} ngx_http_upstream_chash_points_t;
+
+static ngx_uint_t
+ngx_http_upstream_find_chash_point(ngx_http_upstream_chash_points_t *points,
+    uint32_t hash)
+{
+    ngx_uint_t                        i, j, k;
+    ngx_http_upstream_chash_point_t  *point;
+
+    /* find first point >= hash */
+
+    point = &points->point[0];
+
+    i = 0;
+    j = points->number;
+
+    while (i < j) {
+        k = (i + j) / 2;
+        g_expensive(&point[k]);
+
+        if (hash > point[k].hash) {
+            i = k + 1;
+
+        } else if (hash < point[k].hash) {
+            j = k;
+
+        } else {
+            return k;
+        }
+    }
+
+    return i;
+}
+
+static ngx_http_upstream_chash_points_t *points;
+static int by_hash(const void *one, const void *two)
+{
+    const uint32_t a = ((const ngx_http_upstream_chash_point_t *)one)->hash;
+    const uint32_t b = ((const ngx_http_upstream_chash_point_t *)two)->hash;
+    return (a > b) - (a < b);
+}
+static void nginx_chash_build(void)
+{
+    points = take(sizeof *points + entries * sizeof points->point[0]);
+    points->number = entries;
+    for (uint32_t entry = 0; entry < entries; entry++) {
+        points->point[entry].hash = key_of(entry);
+    }
+    qsort(points->point, entries, sizeof points->point[0], by_hash);
+}
+static uint64_t nginx_chash(void)
+{
+    for (uint32_t i = 0; i < queries; i++) {
+        answers[i] = ngx_http_upstream_find_chash_point(points, keys[i]);
+    }
+    return 0;
+}
+
+MAIN(LOOKUP(nginx_radix32), LOOKUP(nginx_radix128), LOOKUP(nginx_hash), LOOKUP(nginx_strings),
+     LOOKUP(nginx_chash))

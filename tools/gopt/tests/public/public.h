@@ -61,7 +61,7 @@ typedef struct {
     const char *name;
     void (*build)(void);
     uint64_t (*run)(void);
-} lookup;
+} measured;
 
 static double now(void)
 {
@@ -74,7 +74,7 @@ static double now(void)
  * Arguments: group, entries, queries, repetitions. With repetitions, prints nanoseconds per query
  * of groups of 1, which run the plain loop, and of the group: the best repetition, in turns.
  */
-static int run_lookups(const lookup *lookups, size_t count, int argc, char **argv)
+static int run_lookups(const measured *lookups, size_t count, int argc, char **argv)
 {
     group = argc > 1 ? (unsigned)atoi(argv[1]) : 1;
     entries = argc > 2 ? (uint32_t)atoi(argv[2]) : entries;
@@ -116,7 +116,7 @@ static int run_lookups(const lookup *lookups, size_t count, int argc, char **arg
 #define MAIN(...) \
     int main(int argc, char **argv) \
     { \
-        static const lookup lookups[] = {__VA_ARGS__}; \
+        static const measured lookups[] = {__VA_ARGS__}; \
         return run_lookups(lookups, sizeof lookups / sizeof *lookups, argc, argv); \
     }
 
