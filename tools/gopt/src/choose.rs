@@ -12,7 +12,8 @@ use crate::check::{self, Legal, Permissions};
 use crate::error::{Fault, Pass, refuse};
 use crate::reach::{Reach, file_fault};
 use crate::syntax::Unit;
-use crate::syntax::ast::{DeclId, ExprKind, Initializer, StmtKind};
+use crate::syntax::ast::{DeclId, Expr, ExprKind, Initializer, StmtKind};
+use crate::syntax::walk::{self, Node};
 
 /// Batch loop with the results of its analysis.
 pub(crate) struct Batch<'u> {
@@ -319,9 +320,37 @@ impl<'u> Choice<'u, '_> {
         if let Some((_, fault)) = semantic.or(faults.last()) {
             return fault.clone();
         }
+        if let Some(used) = self.used_as_value(function) {
+            let name = &self.unit.declaration(function).name;
+            let reason = format!(
+                "{name} contains a marker and is called through a pointer: call it by its name, so that gopt can inline it"
+            );
+            return Fault { at: Some(used), ..Fault::new(reason) };
+        }
         let name = self.unit.expanded.word(at);
         let reason = format!("{name} is outside any batch loop: no other lookup can run there");
         Fault { at: Some(at), ..Fault::new(reason) }
+    }
+
+    /// Returns the first token that names a function without a call.
+    fn used_as_value(&self, function: DeclId) -> Option<usize> {
+        let (mut called, mut named) = (BTreeSet::new(), BTreeSet::new());
+        for id in self.reach.uses.keys() {
+            let Some((_, body)) = self.unit.function(*id) else { continue };
+            walk::statement(self.unit, body, &mut |node| {
+                match node {
+                    Node::Expr(Expr { kind: ExprKind::Call(callee, _), .. }) => {
+                        called.insert(callee.bare().span.first);
+                    }
+                    Node::Expr(one) if one.name() == Some(function) => {
+                        named.insert(one.bare().span.first);
+                    }
+                    _ => {}
+                }
+                true
+            });
+        }
+        named.difference(&called).next().copied()
     }
 
     /// Returns whether a fault concerns a variable of one iteration of an outer loop.

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use super::Loop;
 use crate::error::{Pass, refuse};
 use crate::syntax::Unit;
-use crate::syntax::ast::{DeclId, Expr, ExprKind, Stmt, StmtKind};
+use crate::syntax::ast::{DeclId, Expr, ExprKind, Initializer, Stmt, StmtKind};
 use crate::syntax::walk::{self, Node};
 
 /// Head of a batch loop.
@@ -53,6 +53,15 @@ impl<'u> Header<'u> {
         header.steps_in_body(unit, site)?;
         if header.inductions.is_empty() {
             return refuse(site.span().first, FORM);
+        }
+        for id in header.inductions.keys() {
+            if let Some(at) = stored_address(unit, site, *id) {
+                let name = &unit.declaration(*id).name;
+                return refuse(
+                    at,
+                    format!("a pointer to {name}, which the head of the batch loop steps, may change it: remove it"),
+                );
+            }
         }
         for (id, induction) in &mut header.inductions {
             induction.is_read = mentions(unit, site.body, *id);
@@ -181,6 +190,35 @@ impl<'u> Header<'u> {
         }
         Ok(())
     }
+}
+
+/// Returns the token at which a variable's address is stored in a pointer.
+fn stored_address(unit: &Unit, site: &Loop<'_>, id: DeclId) -> Option<usize> {
+    let (_, body) = unit.function(site.function)?;
+    let address = |value: &Expr| {
+        let mut value = value.bare();
+        while let ExprKind::Cast(_, inner) = &value.kind {
+            value = inner.bare();
+        }
+        let is = matches!(&value.kind, ExprKind::Unary(operator, inner) if operator == "&" && inner.name() == Some(id));
+        is.then_some(value.span.first)
+    };
+    let mut found = None;
+    walk::statement(unit, body, &mut |node| {
+        match node {
+            Node::Expr(Expr { kind: ExprKind::Assign(_, _, value), .. }) => found = found.or_else(|| address(value)),
+            Node::Stmt(Stmt { kind: StmtKind::Declaration(declared), .. }) => {
+                for name in &declared.names {
+                    if let Some(Initializer::Expression(value)) = unit.declaration(*name).initializer.as_deref() {
+                        found = found.or_else(|| address(value));
+                    }
+                }
+            }
+            _ => {}
+        }
+        found.is_none()
+    });
+    found
 }
 
 /// Returns whether a local variable does not change in a loop.

@@ -12,6 +12,8 @@ pub(super) enum StepKind {
     Xor,
     Least,
     Greatest,
+    /// Sum of floating-point numbers, whose result depends on the order.
+    FloatingSum,
 }
 
 /// Kind of an access.
@@ -35,6 +37,8 @@ pub(super) struct Access {
     pub(super) serial: bool,
     /// Whether the atomic operation also orders other accesses.
     pub(super) ordered: bool,
+    /// Signedness and rank of a step's integer type.
+    pub(super) integer: Option<(bool, u8)>,
 }
 
 impl Access {
@@ -44,6 +48,14 @@ impl Access {
 }
 
 impl Check<'_> {
+    /// Notes a step of an integer of some type.
+    pub(super) fn note_step(&mut self, places: &[Place], kind: &StepKind, integer: Option<(bool, u8)>, at: usize) {
+        self.note(places, &AccessKind::Step(kind.clone()), at);
+        for access in self.accesses.iter_mut().rev().take_while(|access| access.at == at) {
+            access.integer = integer;
+        }
+    }
+
     /// Notes an access to all places of a pointer or name.
     pub(super) fn note(&mut self, places: &[Place], kind: &AccessKind, at: usize) {
         if !self.is_last {
@@ -53,7 +65,14 @@ impl Check<'_> {
             let serial = self.serial;
             let known = |one: &Access| one.place == *place && one.kind == *kind && one.serial == serial;
             if !self.accesses.iter().any(known) {
-                self.accesses.push(Access { place: place.clone(), kind: kind.clone(), at, serial, ordered: false });
+                self.accesses.push(Access {
+                    place: place.clone(),
+                    kind: kind.clone(),
+                    at,
+                    serial,
+                    ordered: false,
+                    integer: None,
+                });
             }
         }
     }

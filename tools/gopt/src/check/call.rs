@@ -193,6 +193,9 @@ impl<'u> Check<'u> {
         frame: usize,
     ) -> Pass<Value> {
         let at = node.span.first;
+        if known::FRAME.contains(&name) && self.has_own_frame(frame) {
+            return Ok(Value::any());
+        }
         if known::STACK.contains(&name) {
             self.refuse(at, format!("{name} depends on the stack, which lookups do not have"))?;
             return Ok(Value::any());
@@ -202,6 +205,9 @@ impl<'u> Check<'u> {
         let pure = pure || permitted(&self.permissions.pure);
         if let Some(value) = self.atomic(name, node, values)? {
             return Ok(value);
+        }
+        if known::ERRNO.contains(&name) {
+            return Ok(Value::pointer(Targets::of(Place::new(Base::Reached("errno".to_owned())))));
         }
         let effect = known::effect(name).or((pure && !unordered).then_some(Effect::Pure));
         match effect {
@@ -236,10 +242,15 @@ impl<'u> Check<'u> {
                 if !unordered && !self.serial {
                     self.refuse_invisible(name, at)?;
                 }
-                let _ = frame;
                 Ok(Value::pointer(Targets::unknown()))
             }
         }
+    }
+
+    /// Returns whether a call runs in its own stack frame, because its function is not inlined.
+    fn has_own_frame(&self, frame: usize) -> bool {
+        let function = self.frames[frame].function;
+        frame != 0 && !self.reach.is_inlined(function) && !self.inlined.contains(&function)
     }
 
     fn refuse_invisible(&self, name: &str, at: usize) -> Pass<()> {
@@ -314,6 +325,7 @@ impl<'u> Check<'u> {
             .cloned()
             .map(|place| if fits { place } else { covered(place, bytes, element_bytes) })
             .collect();
+        self.refuse_index_change(&places, at)?;
         self.note(&places, &AccessKind::Write, at);
         // A copy may contain pointers.
         if let (true, Some(source)) = (name.contains("cpy") || name.contains("move"), values.get(1)) {

@@ -2,7 +2,7 @@
 
 use super::Check;
 use super::number::Number;
-use super::place::{Place, Step, Targets, Value};
+use super::place::{Base, Place, Step, Targets, Value};
 use crate::syntax::types::{Kind, Type};
 
 /// Returns the size of the elements of an array or behind a pointer. Each record has a unique
@@ -71,8 +71,12 @@ pub(super) fn cast(check: &Check<'_>, value: &Value, from: &Type, to: &Type) -> 
         (None, Some(_)) if from.is_pointer() => value.clone(),
         (Some(_), None) if to.is_pointer() => {
             let mut value = value.clone();
-            if value.targets.places.is_empty() && value.number.as_constant() != Some(0) {
-                value.targets.unknown = true;
+            if value.targets.places.is_empty() {
+                if value.number.as_constant() == Some(0) {
+                    value.targets.join(&Targets::of(Place::new(Base::Null)));
+                } else {
+                    value.targets.unknown = true;
+                }
             }
             value
         }

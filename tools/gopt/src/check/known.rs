@@ -40,6 +40,12 @@ pub(super) const STACK: &[&str] = &[
     "__builtin_apply",
 ];
 
+/// Those of `STACK` that only concern the stack frame of their caller.
+pub(super) const FRAME: &[&str] = &["alloca", "__builtin_alloca", "__builtin_alloca_with_align", "__builtin_va_start"];
+
+/// Functions that return the address of `errno`.
+pub(super) const ERRNO: &[&str] = &["__errno_location", "__error", "___errno"];
+
 /// Functions whose call order is visible, so that no promise allows them.
 pub(super) const ORDERED: &[&str] = &[
     "printf",
@@ -136,6 +142,7 @@ const PURE: &[&str] = &[
     "rawmemchr",
     "memmem",
     "bcmp",
+    "__builtin_va_end",
     "strlen",
     "strnlen",
     "strcmp",
@@ -186,7 +193,6 @@ const PURE: &[&str] = &[
     "wcslen",
     "wcscmp",
     "wmemcmp",
-    "__errno_location",
     "sqrt",
     "sqrtf",
     "fabs",

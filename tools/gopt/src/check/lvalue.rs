@@ -41,7 +41,7 @@ impl<'u> Check<'u> {
                         self.assign(owner, id, &format!("{prefix}{rest}"), &value);
                     }
                 }
-                Base::Fresh | Base::Constant => {}
+                Base::Fresh | Base::Constant | Base::Null => {}
                 // The parts are read from memory when they are needed.
                 _ => self.assign(owner, id, &format!("{prefix}="), &Value::pointer(Targets::of(source.clone()))),
             }
@@ -162,6 +162,7 @@ impl<'u> Check<'u> {
     pub(super) fn store(&mut self, target: &'u Expr, value: &Value, frame: usize, at: usize) -> Pass<()> {
         self.refuse_volatile(&target.ty, target)?;
         let targets = self.places(target, frame)?;
+        self.refuse_index_change(&targets.places, at)?;
         self.store_at(&targets, value);
         if targets.unknown || targets.places.is_empty() {
             self.unknown_write(at)?;
@@ -179,6 +180,19 @@ impl<'u> Check<'u> {
                 self.assign(FRESH.0, FRESH.1, "", value);
             }
         }
+    }
+
+    /// Refuses a write to a variable that the head of the loop steps.
+    pub(super) fn refuse_index_change(&self, places: &[Place], at: usize) -> Pass<()> {
+        for place in places {
+            if let Base::Local(0, id) = place.base
+                && self.header.inductions.contains_key(&id)
+            {
+                let name = self.name(id);
+                self.refuse(at, format!("the lookup changes {name}, which the head of the batch loop steps"))?;
+            }
+        }
+        Ok(())
     }
 
     /// Refuses a write to memory that the analysis does not know.

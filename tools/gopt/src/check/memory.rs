@@ -40,52 +40,9 @@ impl<'u> Check<'u> {
             }
             return Some(Value::number(number));
         }
-        self.counters.get(&id).map(|number| Value::number(number.clone()))
-    }
-
-    /// Returns the memory behind a pointer of the function that lookups do not change.
-    fn outer_pointer(&self, id: DeclId) -> Targets {
-        if let Some(place) = self.initial_place(id, 4) {
-            return Targets::of(place);
-        }
-        let first = Step::Index { number: Number::constant(0), unit: unit_of(&self.unit.declaration(id).ty) };
-        Targets::of(Place::new(Base::Behind(self.name(id))).with(first))
-    }
-
-    /// Returns the only place to which a pointer outside the lookup is set, if the text shows it.
-    fn initial_place(&self, id: DeclId, depth: u32) -> Option<Place> {
-        if depth == 0 || !self.unit.declaration(id).is_automatic() {
-            return None;
-        }
-        let value = super::step::only_value(self.unit, self.site, id)?;
-        let (value, number) = match &value.bare().kind {
-            ExprKind::Binary(operator, left, right) if operator == "+" && left.ty.decayed().is_pointer() => (
-                left.bare(),
-                right.constant().and_then(|value| i64::try_from(value).ok()).map_or_else(
-                    || Number::invariant(&self.unit.expanded.words(right.span.first, right.span.end)),
-                    Number::constant,
-                ),
-            ),
-            _ => (value.bare(), Number::constant(0)),
-        };
-        let source = value.name()?;
-        let declaration = self.unit.declaration(source);
-        if !declaration.is_variable()
-            || !declaration.ty.decayed().target()?.same(&self.unit.declaration(id).ty.target()?)
-        {
-            return None;
-        }
-        let unit = unit_of(&declaration.ty);
-        let index = Step::Index { number: Number::constant(0), unit };
-        let place = if declaration.ty.is_array() {
-            Place::new(Base::Outer(source)).with(index)
-        } else {
-            match self.initial_place(source, depth - 1) {
-                Some(place) => place,
-                None => Place::new(Base::Behind(self.name(source))).with(index),
-            }
-        };
-        Some(place.moved(&number, unit))
+        // After its loop, a counter has another value.
+        let (number, span) = self.counters.get(&id)?;
+        (span.first..span.end).contains(&at).then(|| Value::number(number.clone()))
     }
 
     /// Returns the value that is stored at places.
@@ -143,7 +100,7 @@ impl<'u> Check<'u> {
                 let stored = self.values.get(&(FRESH.0, FRESH.1, String::new()));
                 stored.cloned().unwrap_or_else(Value::any)
             }
-            Base::Constant => Value::any(),
+            Base::Constant | Base::Null => Value::any(),
             base => {
                 let Some(pointee) = pointee else {
                     let invariant = place.is_same_for_all() && ty.as_integer().is_some_and(|(_, rank)| rank >= 2);
@@ -160,6 +117,11 @@ impl<'u> Check<'u> {
                 }
                 if let (Base::Outer(id), true) = (base, place.path.is_empty()) {
                     return Value::pointer(self.outer_pointer(*id));
+                }
+                if let (Base::Outer(id), [Step::Field { name, .. }]) = (base, &place.path[..])
+                    && let Some(places) = self.member_origin(*id, name, ty)
+                {
+                    return Value::pointer(Targets { places, ..Targets::default() });
                 }
                 let unit = unit_of(ty);
                 let first = Step::Index { number: Number::constant(0), unit };

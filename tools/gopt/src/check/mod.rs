@@ -23,6 +23,7 @@ mod known;
 mod lvalue;
 mod memory;
 mod number;
+mod origin;
 mod place;
 mod private;
 mod rules;
@@ -35,11 +36,11 @@ pub(crate) use convert::size_of;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 use crate::batch::Loop;
-use crate::batch::header::Header;
+use crate::batch::header::{Header, expression_mentions};
 use crate::error::{Pass, refuse};
 use crate::reach::Reach;
 use crate::syntax::Unit;
-use crate::syntax::ast::{DeclId, DeclKind, Storage};
+use crate::syntax::ast::{DeclId, DeclKind, Span, Storage};
 use access::Access;
 use number::Number;
 use place::{Place, Value};
@@ -99,8 +100,8 @@ struct Check<'u> {
     results: HashMap<usize, Value>,
     /// Pointers of the function, by their text.
     roots: HashMap<String, DeclId>,
-    /// Counters of loops inside a lookup, with their ranges.
-    counters: BTreeMap<DeclId, Number>,
+    /// Counters of loops inside a lookup, with their ranges inside the loops.
+    counters: BTreeMap<DeclId, (Number, Span)>,
     /// Whether a value changed in this pass.
     changed: bool,
     /// Whether this is the last pass, which records accesses and refuses illegal loops.
@@ -108,6 +109,8 @@ struct Check<'u> {
     accesses: Vec<Access>,
     /// Whether the current statement follows `#pragma gopt serial`.
     serial: bool,
+    /// Arrays that visible callers pass as parameters of the function, by parameter.
+    passed: HashMap<String, BTreeSet<DeclId>>,
     signed_steps: BTreeSet<usize>,
     inlined: BTreeSet<DeclId>,
     /// Calls whose bodies are being walked.
@@ -129,7 +132,10 @@ pub(crate) fn check(
     permissions: &Permissions,
 ) -> Pass<Legal> {
     let kept: BTreeSet<DeclId> = header.inductions.keys().copied().collect();
-    let private = private::variables(unit, site, &kept);
+    let mut private = private::variables(unit, site, &kept);
+    // The head reads a variable between two lookups.
+    let head = || header.condition.iter().chain(&header.step);
+    private.retain(|id| !head().any(|part| expression_mentions(unit, part, *id)));
     let mut check = Check {
         unit,
         reach,
@@ -147,6 +153,7 @@ pub(crate) fn check(
         is_last: false,
         accesses: Vec::new(),
         serial: false,
+        passed: origin::passed(unit, site.function),
         signed_steps: BTreeSet::new(),
         inlined: BTreeSet::new(),
         open: Vec::new(),

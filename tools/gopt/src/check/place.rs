@@ -23,6 +23,8 @@ pub(super) enum Base {
     Reached(String),
     /// String constants and other constant data.
     Constant,
+    /// No object: a null pointer, which no execution reads or writes.
+    Null,
 }
 
 /// Step from an object to a part.
@@ -57,11 +59,14 @@ impl Place {
     }
 
     pub(super) fn is_private(&self) -> bool {
-        matches!(self.base, Base::Local(..) | Base::Fresh)
+        matches!(self.base, Base::Local(..) | Base::Fresh | Base::Null)
     }
 
     /// Returns the place `number` elements further.
     pub(super) fn moved(mut self, number: &Number, unit: u64) -> Self {
+        if self.base == Base::Null && number.as_constant() != Some(0) {
+            self.base = Base::Reached("*NULL".to_owned());
+        }
         match self.path.last_mut() {
             Some(Step::Index { number: last, unit: known }) if *known == unit => *last = last.plus(number),
             Some(Step::Index { number: last, .. }) => *last = Number::Any,
@@ -116,7 +121,7 @@ impl Place {
             Base::Outer(id) => name(*id),
             Base::Behind(text) | Base::Reached(text) => text.clone(),
             Base::Records(number) => format!("record {number}"),
-            Base::Local(..) | Base::Fresh | Base::Constant => "local".to_owned(),
+            Base::Local(..) | Base::Fresh | Base::Constant | Base::Null => "local".to_owned(),
         };
         let behind = matches!(self.base, Base::Behind(_));
         for (index, step) in self.path.iter().enumerate() {
@@ -191,6 +196,12 @@ impl Targets {
             }
         }
         changed
+    }
+
+    /// Returns the targets without null pointers.
+    pub(super) fn without_null(mut self) -> Self {
+        self.places.retain(|place| place.base != Base::Null);
+        self
     }
 
     pub(super) fn map(mut self, change: impl Fn(Place) -> Place) -> Self {

@@ -1,6 +1,8 @@
 //! Rules for accesses to shared memory.
 
-use super::access::{Access, AccessKind};
+use std::collections::BTreeSet;
+
+use super::access::{Access, AccessKind, StepKind};
 use super::number::Number;
 use super::place::{Base, Place, Step};
 use super::{Check, Legal};
@@ -92,7 +94,7 @@ impl Check<'_> {
         if write.serial && other.serial {
             return Ok(());
         }
-        if commutes(&write.kind, &other.kind) {
+        if commutes(write, other) {
             return Ok(());
         }
         match self.relation(&write.place, &other.place) {
@@ -122,8 +124,19 @@ impl Check<'_> {
                 let (own, other) = (field(dynamic), field(rooted));
                 if own.is_some() && own == other { Relation::Unknown } else { Relation::Apart }
             }
+            (base, other) if self.is_same_array(base, other) => self.paths(&one.path, &two.path, false),
             _ => Relation::Apart,
         }
+    }
+
+    /// Returns whether a visible caller passes the same array for two objects.
+    fn is_same_array(&self, one: &Base, two: &Base) -> bool {
+        let arrays = |base: &Base| match base {
+            Base::Outer(id) => BTreeSet::from([*id]),
+            Base::Behind(text) => self.passed.get(text).cloned().unwrap_or_default(),
+            _ => BTreeSet::new(),
+        };
+        !arrays(one).is_disjoint(&arrays(two))
     }
 
     /// Compares two paths from the same object.
@@ -191,10 +204,16 @@ impl Check<'_> {
             );
         }
         let reads = other.kind == AccessKind::Read;
+        let floating = AccessKind::Step(StepKind::FloatingSum);
         let reason = match (&write.kind, scalar, relation) {
             (AccessKind::Step(_), true, _) if reads => {
                 format!(
                     "{text} is declared outside the lookup, changed by it and read by others: lookups depend on each other"
+                )
+            }
+            _ if write.kind == floating && other.kind == floating => {
+                format!(
+                    "{text} is a sum of floating-point numbers, which depends on the order: allow it with --reassociate"
                 )
             }
             (_, true, _) if !reads && *other == *write => {
@@ -245,9 +264,18 @@ impl PartialEq for Access {
 }
 
 /// Returns whether two accesses have the same result in both orders.
-fn commutes(one: &AccessKind, two: &AccessKind) -> bool {
-    match (one, two) {
-        (AccessKind::Step(one), AccessKind::Step(two)) => one == two,
+fn commutes(write: &Access, other: &Access) -> bool {
+    match (&write.kind, &other.kind) {
+        (AccessKind::Step(one), AccessKind::Step(two)) => {
+            let same_type = match one {
+                StepKind::Or | StepKind::And | StepKind::Xor => true,
+                // A carry depends on the width only.
+                StepKind::Sum => write.integer.map(|(_, rank)| rank) == other.integer.map(|(_, rank)| rank),
+                StepKind::Least | StepKind::Greatest => write.integer == other.integer,
+                StepKind::FloatingSum => false,
+            };
+            one == two && same_type
+        }
         (AccessKind::Set(one), AccessKind::Set(two)) => one == two,
         _ => false,
     }

@@ -198,7 +198,7 @@ impl<'u> Check<'u> {
         }
         for (node, body) in loops {
             if let Some((id, number)) = self.counter(node, body) {
-                self.counters.insert(id, number);
+                self.counters.insert(id, (number, node.span));
             }
         }
     }

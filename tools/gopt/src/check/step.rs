@@ -31,7 +31,7 @@ impl<'u> Check<'u> {
         if !constant || target.ty.record().is_some() {
             return Ok(false);
         }
-        let places = self.places(target, frame)?;
+        let places = self.places(target, frame)?.without_null();
         if places.unknown || places.places.is_empty() || target.ty.resolved().volatile {
             return Ok(false);
         }
@@ -41,6 +41,7 @@ impl<'u> Check<'u> {
         }
         let text = self.unit.expanded.words(value.span.first, value.span.end);
         let text = value.constant().map_or(text, |value| value.to_string());
+        self.refuse_index_change(&places.places, node.span.first)?;
         self.note(&places.places, &AccessKind::Set(text), node.span.first);
         Ok(true)
     }
@@ -52,7 +53,7 @@ impl<'u> Check<'u> {
         if found.target.name().is_some_and(|id| frame == 0 && self.header.inductions.contains_key(&id)) {
             return Ok(false);
         }
-        let places = self.places(found.target, frame)?;
+        let places = self.places(found.target, frame)?.without_null();
         // A local variable keeps its value for the analysis.
         if places.unknown || places.places.is_empty() || places.places.iter().any(super::place::Place::is_private) {
             return Ok(false);
@@ -61,13 +62,16 @@ impl<'u> Check<'u> {
         let floating = integer.is_none() && found.target.ty.is_scalar() && !found.target.ty.is_pointer();
         let sum = found.kind == StepKind::Sum;
         if integer.is_none() && !(floating && self.permissions.reassociate && sum) {
-            if floating && sum && !self.serial {
-                let text = self.unit.expanded.words(found.target.span.first, found.target.span.end);
-                self.refuse(
-                    node.span.first,
-                    format!("{text} is a sum of floating-point numbers, which depends on the order: allow it with --reassociate"),
-                )?;
+            if floating && sum {
+                if let Some(operand) = found.operand {
+                    self.value(operand, frame)?;
+                }
+                self.note(&places.places, &AccessKind::Step(StepKind::FloatingSum), node.span.first);
             }
+            return Ok(floating && sum);
+        }
+        // A sum in `_Bool` is 1 or 0, which depends on the order.
+        if integer.is_some_and(|(_, rank)| rank == 0) && !matches!(found.kind, StepKind::Or | StepKind::And) {
             return Ok(false);
         }
         if let Some(operand) = found.operand {
@@ -84,7 +88,7 @@ impl<'u> Check<'u> {
                 self.inlined.insert(function);
             }
         }
-        self.note(&places.places, &AccessKind::Step(found.kind.clone()), node.span.first);
+        self.note_step(&places.places, &found.kind, integer, node.span.first);
         Ok(true)
     }
 
@@ -131,7 +135,8 @@ impl<'u> Check<'u> {
         if places.unknown || places.places.is_empty() {
             self.unknown_write(node.span.first)?;
         }
-        self.note(&places.places, &AccessKind::Step(kind), node.span.first);
+        let integer = pointer.ty.decayed().target().and_then(|target| target.as_integer());
+        self.note_step(&places.places, &kind, integer, node.span.first);
         // 0 is __ATOMIC_RELAXED.
         let relaxed = rest.first().is_some_and(|order| order.constant() == Some(0));
         if let Some(last) = self.accesses.last_mut().filter(|last| last.at == node.span.first) {

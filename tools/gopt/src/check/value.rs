@@ -62,6 +62,12 @@ impl<'u> Check<'u> {
                     let operand = self.value(operand, frame)?;
                     value.join(&operand);
                 }
+                if self.unit.expanded.word(node.span.first) == "__builtin_va_arg"
+                    && let Some(list) = operands.first()
+                {
+                    // It also advances the list.
+                    self.store(list, &Value::any(), frame, node.span.first)?;
+                }
                 Ok(value)
             }
         }

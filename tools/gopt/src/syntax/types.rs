@@ -265,6 +265,10 @@ impl Type {
             (Kind::Record(record), Kind::Record(other)) => record.number == other.number,
             (Kind::Enum(one), Kind::Enum(other)) => one.number == other.number,
             (Kind::Vector(one), Kind::Vector(other)) => one.same(other),
+            (Kind::Array { element, size }, Kind::Array { element: other, size: also }) => {
+                let count = |size: &Option<Rc<Expr>>| size.as_ref().and_then(|one| one.constant());
+                element.same(other) && count(size).is_some() && count(size) == count(also)
+            }
             (Kind::Unknown(one), Kind::Unknown(other)) => !one.is_empty() && one == other,
             (Kind::Function { result, parameters, .. }, Kind::Function { result: other, parameters: others, .. }) => {
                 result.same(other)

@@ -712,3 +712,752 @@ void f(char **lines)
         out[i] = strtok(lines[i], ",") != NULL; /* refused */
     }
 }
+//// table[] is written, and others may read it
+void f(void)
+{
+    uint32_t *alias = &table[0];
+    for (int i = 0; i < N; i++) {
+        g_expensive(&table[in[i] % SLOTS]);
+        alias[i] = table[in[i] % SLOTS]; /* refused */
+    }
+}
+//// table[] is written, and others may read it
+void f(void)
+{
+    uint32_t *alias;
+    alias = table + 5;
+    for (int i = 0; i < N; i++) {
+        g_expensive(&table[in[i] % SLOTS]);
+        alias[i] = table[in[i] % SLOTS]; /* refused */
+    }
+}
+//// table[] is written, and others may read it
+void f(int which)
+{
+    uint32_t *alias = which ? table : out;
+    for (int i = 0; i < N; i++) {
+        g_expensive(&table[in[i] % SLOTS]);
+        alias[i] = table[in[i] % SLOTS]; /* refused */
+    }
+}
+//// table[] is written, and others may read it
+static uint32_t *alias = table;
+void f(void)
+{
+    for (int i = 0; i < N; i++) {
+        g_expensive(&table[in[i] % SLOTS]);
+        alias[i] = table[in[i] % SLOTS]; /* refused */
+    }
+}
+//// table[] is written, and others may read it
+void f(void)
+{
+    struct {
+        uint32_t *to;
+        const uint32_t *from;
+    } both = {table, table};
+    for (int i = 0; i < N; i++) {
+        g_expensive(&both.from[in[i] % SLOTS]);
+        both.to[i] = both.from[in[i] % SLOTS]; /* refused */
+    }
+}
+//// to[] is written, and others may read it
+static void copy(const uint32_t *from, uint32_t *to, int n)
+{
+    for (int i = 0; i < n; i++) {
+        g_expensive(&from[in[i] % SLOTS]);
+        to[i] = from[in[i] % SLOTS]; /* refused */
+    }
+}
+void f(void)
+{
+    copy(table, table, N);
+}
+//// table[] is written, and others may read it
+void f(void)
+{
+    for (int i = 0; i < N; i++) {
+        uint32_t *alias = table;
+        g_expensive(&table[in[i] % SLOTS]);
+        alias[i] = table[in[i] % SLOTS]; /* refused */
+    }
+}
+//// table[] is written, and others may read it
+void f(void)
+{
+    uint8_t *bytes = (uint8_t *)table;
+    for (int i = 0; i < N; i++) {
+        g_expensive(&table[in[i] % SLOTS]);
+        bytes[i] = (uint8_t)table[in[i] % SLOTS]; /* refused */
+    }
+}
+//// flat[] is written at a place that is not the lookup's own
+static uint32_t flat[4 * N + 4];
+void f(void)
+{
+    for (int i = 0; i < N; i++) {
+        int k;
+        g_expensive(&table[in[i] % SLOTS]);
+        for (k = 0; k < 4; k++) {
+            flat[4 * i + k] = table[in[i] % SLOTS];
+        }
+        flat[4 * i + k] = 1; /* refused */
+    }
+}
+//// every lookup writes to the same location u.word
+static union {
+    uint32_t word;
+    uint8_t bytes[4];
+} u;
+void f(void)
+{
+    for (int i = 0; i < N; i++) {
+        g_expensive(&table[in[i] % SLOTS]);
+        u.word += table[in[i] % SLOTS];
+        u.bytes[0]++; /* refused */
+    }
+}
+//// hist[] is written at a place that is not the lookup's own
+static uint32_t hist[64];
+void f(void)
+{
+    for (int i = 0; i < N; i++) {
+        g_expensive(&table[in[i] % SLOTS]);
+        hist[in[i] & 63] += table[in[i] % SLOTS];
+        ((uint16_t *)hist)[in[i] & 127]++; /* refused */
+    }
+}
+//// odd is declared outside the lookup and changed by it
+static _Bool odd;
+void f(void)
+{
+    for (int i = 0; i < N; i++) {
+        g_expensive(&table[in[i] % SLOTS]);
+        odd ^= table[in[i] % SLOTS]; /* refused */
+    }
+}
+//// odd is declared outside the lookup and changed by it
+static _Bool odd;
+void f(void)
+{
+    for (int i = 0; i < N; i++) {
+        g_expensive(&table[in[i] % SLOTS]);
+        odd += (int)table[in[i] % SLOTS]; /* refused */
+    }
+}
+//// bits is declared outside the lookup and changed by it
+void f(void)
+{
+    uint32_t bits = 1;
+    for (int i = 0; i < N; i++) {
+        g_expensive(&table[in[i] % SLOTS]);
+        bits <<= table[in[i] % SLOTS] & 1; /* refused */
+    }
+    out[0] = bits;
+}
+//// product is declared outside the lookup and changed by it
+void f(void)
+{
+    uint32_t product = 1;
+    for (int i = 0; i < N; i++) {
+        g_expensive(&table[in[i] % SLOTS]);
+        product = product % 1000003u * (table[in[i] % SLOTS] | 1); /* refused */
+    }
+    out[0] = product;
+}
+//// least is declared outside the lookup and changed by it
+void f(void)
+{
+    uint32_t least = 9;
+    for (int i = 0; i < N; i++) {
+        g_expensive(&table[in[i] % SLOTS]);
+        if (table[in[i] % SLOTS] < least)
+            least = table[in[i] % SLOTS];
+        least++; /* refused */
+    }
+    out[0] = least;
+}
+//// best is declared outside the lookup and changed by it
+void f(void)
+{
+    uint32_t best = 9;
+    for (int i = 0; i < N; i++) {
+        g_expensive(&table[in[i] % SLOTS]);
+        if (table[in[i] % SLOTS] > best && (in[i] & 1))
+            best = table[in[i] % SLOTS]; /* refused */
+    }
+    out[0] = best;
+}
+//// counts[] is changed by lookups and read by others
+static uint8_t counts[64];
+void f(void)
+{
+    for (int i = 0; i < N; i++) {
+        uint32_t h = in[i] & 63;
+        g_expensive(&counts[h]);
+        if (counts[h] < 255)
+            counts[h]++; /* refused */
+    }
+}
+//// state is declared outside the lookup and changed by it
+static int state;
+void f(void)
+{
+    for (int i = 0; i < N; i++) {
+        g_expensive(&table[in[i] % SLOTS]);
+        if (table[in[i] % SLOTS] & 1)
+            state = 1;
+        else
+            state = 2; /* refused */
+    }
+}
+//// state is declared outside the lookup and changed by it
+static int state;
+void f(void)
+{
+    for (int i = 0; i < N; i++) {
+        g_expensive(&table[in[i] % SLOTS]);
+        state++;
+        if (table[in[i] % SLOTS] & 1)
+            state = 0; /* refused */
+    }
+}
+//// every lookup writes to the same location out[]
+void f(void)
+{
+    uint32_t *to = out;
+    for (int i = 0; i < N - 1; i++, to++) {
+        g_expensive(&table[in[i] % SLOTS]);
+        *to = table[in[i] % SLOTS];
+        to[1] = 3; /* refused */
+    }
+}
+//// nodes[].hits is written by one lookup and read by another
+void f(void)
+{
+    for (int i = 1; i < N; i++) {
+        node *n = &nodes[i];
+        g_expensive(n);
+        n->hits = n[-1].hits + n->value; /* refused */
+    }
+}
+//// out[] is written at a place that is not the lookup's own
+void f(void)
+{
+    for (int i = 0; i < N; i++) {
+        g_expensive(&table[in[i] % SLOTS]);
+        out[i / 2] = table[in[i] % SLOTS]; /* refused */
+    }
+}
+//// out[] is written at a place that is not the lookup's own
+void f(void)
+{
+    for (int i = 0; i < N; i++) {
+        g_expensive(&table[in[i] % SLOTS]);
+        out[i & 63] = table[in[i] % SLOTS]; /* refused */
+    }
+}
+//// out[] is written at a place that is not the lookup's own
+void f(void)
+{
+    for (int i = 0; i < N; i++) {
+        g_expensive(&table[in[i] % SLOTS]);
+        out[i ^ 1] = table[in[i] % SLOTS]; /* refused */
+        out[i] = 3;
+    }
+}
+//// flat[] is written at a place that is not the lookup's own
+static uint32_t flat[4 * N];
+void f(void)
+{
+    for (int i = 0; i < N; i++) {
+        g_expensive(&table[in[i] % SLOTS]);
+        for (int k = 0; k < 4; k++) {
+            flat[3 * i + k] = table[in[i] % SLOTS]; /* refused */
+        }
+    }
+}
+//// out[] is written at a place that is not the lookup's own
+void f(void)
+{
+    for (unsigned i = 0; i < 300; i++) {
+        unsigned char own = i;
+        g_expensive(&table[in[i] % SLOTS]);
+        out[own] = table[in[i] % SLOTS]; /* refused */
+    }
+}
+//// [].value is written, and others may read it
+void f(void)
+{
+    for (int i = 0; i < N; i++) {
+        node *n = heads[in[i] % (SLOTS / 4)];
+        g_expensive(n);
+        if (n)
+            n->value = n->value * 3 + 1; /* refused */
+    }
+}
+//// heads[] is written, and others may read it
+void f(void)
+{
+    for (int i = 0; i < N; i++) {
+        node **at = &heads[in[i] % (SLOTS / 4)], *first = *at;
+        g_expensive(first);
+        if (first && first->next) {
+            *at = first->next; /* refused */
+        }
+    }
+}
+//// number is static, so all lookups share it
+uint32_t next_number(void)
+{
+    static uint32_t number = 3; /* refused */
+    return number++;
+}
+void f(void)
+{
+    for (int i = 0; i < N; i++) {
+        g_expensive(&table[in[i] % SLOTS]);
+        out[i] = table[in[i] % SLOTS] + next_number();
+    }
+}
+//// last is declared outside the lookup and changed by it
+static _Thread_local uint32_t last;
+void f(void)
+{
+    for (int i = 0; i < N; i++) {
+        g_expensive(&table[in[i] % SLOTS]);
+        out[i] = last;
+        last = table[in[i] % SLOTS]; /* refused */
+    }
+}
+//// last is declared outside the lookup and changed by it
+static struct pair { uint32_t a, b; } last;
+void f(void)
+{
+    for (int i = 0; i < N; i++) {
+        struct pair own = {in[i], 3};
+        g_expensive(&table[in[i] % SLOTS]);
+        own.b = table[in[i] % SLOTS];
+        last = own; /* refused */
+    }
+}
+//// last[] is written at a place that is not the lookup's own
+static uint32_t last[4];
+void f(void)
+{
+    for (int i = 0; i < N; i++) {
+        g_expensive(&table[in[i] % SLOTS]);
+        memcpy(last, &table[in[i] % 1000], sizeof last); /* refused */
+    }
+}
+//// flat[] is written at a place that is not the lookup's own
+static uint32_t flat[4 * N + 8];
+void f(void)
+{
+    for (int i = 0; i < N; i++) {
+        g_expensive(&table[in[i] % SLOTS]);
+        flat[4 * i] = table[in[i] % SLOTS];
+        memset(&flat[4 * i], 1, 5 * sizeof flat[0]); /* refused */
+    }
+}
+//// value is declared outside the lookup and changed by it
+void f(void)
+{
+    uint32_t value;
+    value = 3;
+    for (int i = 0; i < N; i++) {
+        g_expensive(&table[in[i] % SLOTS]);
+        switch (table[in[i] % SLOTS] & 3) {
+        case 0:
+            value = 4; /* refused */
+            break;
+        case 1:
+            value = 5; /* refused */
+        }
+        out[i] = value;
+    }
+}
+//// value is declared outside the lookup and changed by it
+void f(void)
+{
+    uint32_t value = 0;
+    for (int i = 0; i < N; i++) {
+        g_expensive(&table[in[i] % SLOTS]);
+        for (uint32_t k = 0; k < (table[in[i] % SLOTS] & 3); k++) {
+            value = k; /* refused */
+        }
+        out[i] = value;
+    }
+}
+//// value is declared outside the lookup and changed by it
+void f(void)
+{
+    uint32_t value = 0;
+    for (int i = 0; i < N; i++) {
+        g_expensive(&table[in[i] % SLOTS]);
+        if (table[in[i] % SLOTS] & 1)
+            goto skip;
+        value = in[i]; /* refused */
+    skip:
+        out[i] = value;
+    }
+}
+//// value is declared outside the lookup and changed by it
+static int maybe(uint32_t key, uint32_t *value)
+{
+    if (key & 1) {
+        *value = key; /* refused */
+        return 1;
+    }
+    return 0;
+}
+void f(void)
+{
+    uint32_t value = 0;
+    for (int i = 0; i < N; i++) {
+        g_expensive(&table[in[i] % SLOTS]);
+        maybe(table[in[i] % SLOTS], &value); /* refused */
+        out[i] = value;
+    }
+}
+//// every lookup writes to the same location s.now
+void f(void)
+{
+    struct {
+        uint32_t last, now;
+    } s = {0, 0};
+    for (int i = 0; i < N; i++) {
+        g_expensive(&table[in[i] % SLOTS]);
+        s.now = table[in[i] % SLOTS]; /* refused */
+        out[i] = s.now - s.last;
+        s.last = s.now; /* refused */
+    }
+}
+//// stop is declared outside the lookup and changed by it
+void f(void)
+{
+    int stop = 0;
+    for (int i = 0; i < N && !stop; i++) {
+        g_expensive(&table[in[i] % SLOTS]);
+        if (table[in[i] % SLOTS] == 4)
+            stop = 1; /* refused */
+        out[i] = table[in[i] % SLOTS];
+    }
+}
+//// out[] is written by one lookup and read by another
+void f(void)
+{
+    for (int i = 0; i == 0 || out[i - 1] != 3; i++) {
+        g_expensive(&table[in[i] % SLOTS]);
+        out[i] = table[in[i] % SLOTS]; /* refused */
+    }
+}
+//// exit inside the lookup
+void f(void)
+{
+    for (int i = 0; i < N; i++) {
+        g_expensive(&table[in[i] % SLOTS]);
+        if (table[in[i] % SLOTS] == 4)
+            exit(1); /* refused */
+        out[i] = 1;
+    }
+}
+//// out[] is written at a place that is not the lookup's own
+void f(void)
+{
+    for (int i = 0; i < N; i += 1 + (int)(in[i] & 1)) { /* refused */
+        g_expensive(&table[in[i] % SLOTS]);
+        out[i] = table[in[i] % SLOTS]; /* refused */
+    }
+}
+//// a pointer to i, which the head of the batch loop steps, may change it
+void f(void)
+{
+    int i, *at = &i; /* refused */
+    for (i = 0; i < N; i++) {
+        g_expensive(&table[in[i] % SLOTS]);
+        out[i] = table[in[i] % SLOTS];
+        if (out[i] & 1)
+            (*at)++; /* refused */
+    }
+}
+//// the lookup changes shared, which the head of the batch loop steps
+static int shared;
+static void skip(void)
+{
+    shared++; /* refused */
+}
+void f(void)
+{
+    for (shared = 0; shared < N; shared++) {
+        g_expensive(&table[in[shared] % SLOTS]);
+        out[shared] = table[in[shared] % SLOTS];
+        if (out[shared] & 1)
+            skip(); /* refused */
+    }
+}
+//// ticket is declared outside the lookup and changed by it
+#include <stdatomic.h>
+static atomic_uint ticket;
+void f(void)
+{
+    for (int i = 0; i < N; i++) {
+        g_expensive(&table[in[i] % SLOTS]);
+        out[i] = table[in[i] % SLOTS] + atomic_fetch_add(&ticket, 1); /* refused */
+    }
+}
+//// owner is declared outside the lookup and changed by it
+#include <stdatomic.h>
+static atomic_uint owner;
+void f(void)
+{
+    for (int i = 0; i < N; i++) {
+        unsigned none = 0;
+        g_expensive(&table[in[i] % SLOTS]);
+        if (atomic_compare_exchange_strong(&owner, &none, table[in[i] % SLOTS])) /* refused */
+            out[i] = 1;
+    }
+}
+//// __atomic_thread_fence orders accesses of the lookup, which would change
+#include <stdatomic.h>
+void f(void)
+{
+    for (int i = 0; i < N; i++) {
+        g_expensive(&table[in[i] % SLOTS]);
+        out[i] = table[in[i] % SLOTS];
+        atomic_thread_fence(memory_order_release); /* refused */
+    }
+}
+//// last is declared outside the lookup and changed by it
+static _Atomic int last;
+void f(void)
+{
+    for (int i = 0; i < N; i++) {
+        g_expensive(&table[in[i] % SLOTS]);
+        last = (int)table[in[i] % SLOTS]; /* refused */
+    }
+}
+//// a call through a pointer, whose function gopt cannot see
+typedef void action(uint32_t);
+void f(action *then)
+{
+    for (int i = 0; i < N; i++) {
+        g_expensive(&table[in[i] % SLOTS]);
+        then(table[in[i] % SLOTS]); /* refused */
+    }
+}
+//// find contains a marker and is called through a pointer
+static uint32_t find(uint32_t key)
+{
+    g_expensive(&table[key % SLOTS]);
+    return table[key % SLOTS];
+}
+void f(void)
+{
+    uint32_t (*how)(uint32_t) = find; /* refused */
+    for (int i = 0; i < N; i++) {
+        out[i] = how(in[i]); /* refused */
+    }
+}
+//// recursion
+static uint32_t odd(const node *n);
+static uint32_t even(const node *n)
+{
+    g_expensive(n);
+    return n ? n->value + odd(n->next) : 0; /* refused */
+}
+static uint32_t odd(const node *n)
+{
+    return n ? n->value * 2 + even(n->next) : 1; /* refused */
+}
+void f(void)
+{
+    for (int i = 0; i < N; i++) {
+        out[i] = even(heads[in[i] % (SLOTS / 4)]);
+    }
+}
+//// the order of accesses to device.port, which is volatile, would change
+static struct {
+    volatile uint32_t port;
+} device;
+void f(void)
+{
+    for (int i = 0; i < N; i++) {
+        g_expensive(&table[in[i] % SLOTS]);
+        device.port = table[in[i] % SLOTS]; /* refused */
+    }
+}
+//// the order of accesses to v, which is volatile, would change
+void f(void)
+{
+    for (int i = 0; i < N; i++) {
+        volatile uint32_t v = in[i]; /* refused */
+        g_expensive(&table[v % SLOTS]);
+        out[i] = table[v % SLOTS];
+    }
+}
+//// most is declared outside the lookup and changed by it
+void f(void)
+{
+    double most = 0;
+    for (int i = 0; i < N; i++) {
+        g_expensive(&table[in[i] % SLOTS]);
+        if (table[in[i] % SLOTS] / 3.0 > most)
+            most = table[in[i] % SLOTS] / 3.0; /* refused */
+    }
+    out[0] = (uint32_t)most;
+}
+//// sum is declared outside the lookup and changed by it
+void f(void)
+{
+    uint32_t sum = 0;
+    for (int i = 0; i < N; i++) {
+        g_expensive(&table[in[i] % SLOTS]);
+        sum += table[in[i] % SLOTS] * 0.5; /* refused */
+    }
+    out[0] = sum;
+}
+//// last is declared outside the lookup and changed by it
+static uint32_t last;
+void f(void)
+{
+    foreach (i, N) {
+        foreach (k, 3) {
+            g_expensive(&table[(in[i] + (uint32_t)k) % SLOTS]);
+            last = table[(in[i] + (uint32_t)k) % SLOTS]; /* refused */
+        }
+    }
+}
+//// sum is declared outside the lookup, changed by it and read by others
+void f(void)
+{
+    uint32_t sum = 0;
+    foreach (i, N) {
+        g_expensive(&table[in[i] % SLOTS]);
+        sum += table[in[i] % SLOTS]; /* refused */
+        out[i] = sum;
+    }
+}
+//// fprintf inside the lookup
+void f(void)
+{
+    for (int i = 0; i < N; i++) {
+        g_expensive(&table[in[i] % SLOTS]);
+        fprintf(stderr, "%u", table[in[i] % SLOTS]); /* refused */
+    }
+}
+//// gopt cannot see the function realloc
+static uint32_t *grown;
+void f(void)
+{
+    for (int i = 0; i < N; i++) {
+        g_expensive(&table[in[i] % SLOTS]);
+        grown = realloc(grown, table[in[i] % SLOTS] % 9 + 1); /* refused */
+    }
+}
+//// gopt cannot see the function qsort
+static int by(const void *a, const void *b)
+{
+    return (*(const uint32_t *)a > *(const uint32_t *)b) - (*(const uint32_t *)a < *(const uint32_t *)b);
+}
+void f(void)
+{
+    for (int i = 0; i < N; i++) {
+        g_expensive(&table[in[i] % SLOTS]);
+        out[i] = table[in[i] % SLOTS];
+        qsort(out, N, sizeof out[0], by); /* refused */
+    }
+}
+//// errno is written at a place that is not the lookup's own
+#include <errno.h>
+void f(void)
+{
+    for (int i = 0; i < N; i++) {
+        g_expensive(&table[in[i] % SLOTS]);
+        errno = table[in[i] % SLOTS] & 1 ? EINVAL : ERANGE; /* refused */
+    }
+}
+//// list is declared outside the lookup and changed by it
+#include <stdarg.h>
+void f(int n, ...)
+{
+    va_list list;
+    va_start(list, n);
+    for (int i = 0; i < n; i++) {
+        uint32_t key = va_arg(list, uint32_t); /* refused */
+        g_expensive(&table[key % SLOTS]);
+        out[i] = table[key % SLOTS];
+    }
+    va_end(list);
+}
+//// kept is declared outside the lookup and changed by it
+static const uint32_t *kept;
+void f(void)
+{
+    for (int i = 0; i < N; i++) {
+        uint32_t own = in[i];
+        g_expensive(&table[own % SLOTS]);
+        own += table[own % SLOTS];
+        kept = &own; /* refused */
+        out[i] = *kept;
+    }
+}
+//// the address of a marker has a side effect
+static int calls;
+static const uint32_t *place(uint32_t key)
+{
+    calls++; /* refused */
+    return &table[key % SLOTS];
+}
+void f(void)
+{
+    for (int i = 0; i < N; i++) {
+        g_expensive(place(in[i])); /* refused */
+        out[i] = table[in[i] % SLOTS];
+    }
+}
+//// an array of arrays of variable length
+void f(int width, int height)
+{
+    for (int i = 0; i < N; i++) {
+        uint32_t grid[height][width]; /* refused */
+        grid[1][2] = in[i];
+        g_expensive(&table[grid[1][2] % SLOTS]);
+        out[i] = table[grid[1][2] % SLOTS] + grid[1][2];
+    }
+}
+//// every lookup writes to the same location bits.a
+static struct {
+    unsigned a : 3, b : 5;
+} bits;
+void f(void)
+{
+    for (int i = 0; i < N; i++) {
+        g_expensive(&table[in[i] % SLOTS]);
+        bits.a = table[in[i] % SLOTS] & 7; /* refused */
+    }
+}
+//// shared.a is written by one lookup and read by another
+static union {
+    uint32_t a;
+    uint32_t b;
+} shared;
+void f(void)
+{
+    for (int i = 0; i < N; i++) {
+        g_expensive(&table[in[i] % SLOTS]);
+        shared.a += table[in[i] % SLOTS]; /* refused */
+        out[i] = shared.b; /* refused */
+    }
+}
+//// tail is declared outside the lookup and changed by it
+static uint32_t queue[4 * N], head, tail;
+void f(void)
+{
+    for (; head < tail; head++) {
+        uint32_t v = queue[head];
+        g_expensive(&nodes[v % SLOTS]);
+        if (nodes[v % SLOTS].hits == 0)
+            queue[tail++] = nodes[v % SLOTS].value; /* refused */
+    }
+}

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use crate::common::{SANITIZED, compile, has, run};
 
 /// Files with legal cases. A comment `batch` marks each loop that gopt must transform.
-const LEGAL: &[&str] = &["loops", "sums", "macros", "types", "functions", "serial"];
+const LEGAL: &[&str] = &["loops", "sums", "macros", "types", "functions", "serial", "shapes"];
 
 fn folder() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/cases")
