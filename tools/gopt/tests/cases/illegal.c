@@ -1461,3 +1461,390 @@ void f(void)
             queue[tail++] = nodes[v % SLOTS].value; /* refused */
     }
 }
+//// rates[] is written, and others may read it
+static double rates[64];
+void f(void)
+{
+    for (int i = 0; i < N; i++) {
+        g_expensive(&table[in[i] % SLOTS]);
+        rates[in[i] & 63] *= 1.0 + table[in[i] % SLOTS]; /* refused */
+    }
+}
+//// sum is declared outside the lookup, changed by it and read by others
+void f(void)
+{
+    uint32_t sum = 0;
+    for (int i = 0; i < N; i++) {
+        g_expensive(&table[in[i] % SLOTS]);
+        if (sum < 1000)
+            sum += table[in[i] % SLOTS]; /* refused */
+    }
+    out[0] = sum;
+}
+//// sum is declared outside the lookup, changed by it and read by others
+void f(void)
+{
+    uint32_t sum = 0;
+    for (int i = 0; i < N && sum < 100000; i++) {
+        g_expensive(&table[in[i] % SLOTS]);
+        sum += table[in[i] % SLOTS]; /* refused */
+    }
+    out[0] = sum;
+}
+//// n is declared outside the lookup and changed by it
+void f(void)
+{
+    uint32_t n = 0;
+    for (int i = 0; i < N; i++) {
+        g_expensive(&table[in[i] % SLOTS]);
+        out[i] = table[in[i] % SLOTS] & 1 ? ++n : 0; /* refused */
+    }
+}
+//// b is declared outside the lookup and changed by it
+void f(void)
+{
+    uint32_t a = 0, b = 0;
+    for (int i = 0; i < N; i++) {
+        g_expensive(&table[in[i] % SLOTS]);
+        a += b += table[in[i] % SLOTS]; /* refused */
+    }
+    out[0] = a + b;
+}
+//// to is declared outside the lookup and changed by it
+void f(void)
+{
+    uint32_t *to = out;
+    for (int i = 0; i < N; i++) {
+        g_expensive(&table[in[i] % SLOTS]);
+        if (table[in[i] % SLOTS] & 1)
+            *to++ = in[i]; /* refused */
+    }
+}
+//// first is declared outside the lookup and changed by it
+static node *first;
+void f(void)
+{
+    for (int i = 0; i < N; i++) {
+        node *n = &nodes[in[i] % SLOTS];
+        g_expensive(n);
+        n->next = first; /* refused */
+        first = n; /* refused */
+    }
+}
+//// level[] is written, and others may read it
+static int level[SLOTS];
+void f(void)
+{
+    for (int v = 0; v < N; v++) {
+        g_expensive(&level[in[v] % SLOTS]);
+        if (level[in[v] % SLOTS] < 0)
+            level[in[v] % SLOTS] = level[v] + 1; /* refused */
+    }
+}
+//// parent[] is written, and others may read it
+static int parent[SLOTS];
+void f(void)
+{
+    for (int i = 0; i < N; i++) {
+        int v = (int)(in[i] % SLOTS);
+        while (parent[v] != v) {
+            g_expensive(&parent[v]);
+            parent[v] = parent[parent[v]]; /* refused */
+            v = parent[v];
+        }
+        out[i] = (uint32_t)v;
+    }
+}
+//// buckets[].tokens is changed by lookups and read by others
+static struct {
+    uint32_t tokens;
+} buckets[SLOTS];
+void f(void)
+{
+    for (int i = 0; i < N; i++) {
+        uint32_t h = in[i] % SLOTS;
+        g_expensive(&buckets[h]);
+        out[i] = buckets[h].tokens > 3;
+        if (out[i])
+            buckets[h].tokens -= 3; /* refused */
+    }
+}
+//// [].hits is written at a place that is not the lookup's own
+void f(void)
+{
+    for (int i = 0; i < N; i++) {
+        node *n = heads[in[i] % (SLOTS / 4)];
+        g_expensive(n);
+        if (n)
+            n->hits = (uint32_t)i; /* refused */
+    }
+}
+//// [].next is written, and others may read it
+void f(void)
+{
+    for (int i = 0; i < N; i++) {
+        uint32_t h = in[i] % (SLOTS / 4);
+        node *before = NULL, *n = heads[h];
+        while (n && n->key != in[i]) {
+            g_expensive(n);
+            before = n;
+            n = n->next;
+        }
+        if (n && before) {
+            before->next = n->next; /* refused */
+            n->next = heads[h]; /* refused */
+            heads[h] = n; /* refused */
+        }
+    }
+}
+//// cache[] is written, and others may read it
+static uint32_t cache[SLOTS];
+static uint32_t cached(uint32_t h)
+{
+    g_expensive(&cache[h]);
+    if (!cache[h])
+        cache[h] = hash(h) | 1; /* refused */
+    return cache[h];
+}
+void f(void)
+{
+    for (int i = 0; i < N; i++)
+        out[i] = cached(in[i] % SLOTS);
+}
+//// text[] is written at a place that is not the lookup's own
+static char text[64];
+void f(void)
+{
+    for (int i = 0; i < N; i++) {
+        g_expensive(&table[in[i] % SLOTS]);
+        strcpy(text, table[in[i] % SLOTS] & 1 ? "odd" : "even"); /* refused */
+    }
+}
+//// text[] is written at a place that is not the lookup's own
+static char text[64];
+void f(void)
+{
+    for (int i = 0; i < N; i++) {
+        g_expensive(&table[in[i] % SLOTS]);
+        snprintf(text, sizeof text, "%u", table[in[i] % SLOTS]); /* refused */
+    }
+}
+//// nrand48 inside the lookup
+void f(void)
+{
+    unsigned short state[3] = {1, 2, 3};
+    for (int i = 0; i < N; i++) {
+        g_expensive(&table[in[i] % SLOTS]);
+        out[i] = table[in[i] % SLOTS] + (uint32_t)nrand48(state); /* refused */
+    }
+}
+//// rand_r inside the lookup
+void f(void)
+{
+    unsigned seed = 1;
+    for (int i = 0; i < N; i++) {
+        g_expensive(&table[in[i] % SLOTS]);
+        out[i] = table[in[i] % SLOTS] + (uint32_t)rand_r(&seed); /* refused */
+    }
+}
+//// state is declared outside the lookup and changed by it
+static uint32_t state;
+static uint32_t next(void)
+{
+    state = state * 1664525u + 1013904223u; /* refused */
+    return state;
+}
+void f(void)
+{
+    for (int i = 0; i < N; i++) {
+        g_expensive(&table[in[i] % SLOTS]);
+        out[i] = table[in[i] % SLOTS] + next();
+    }
+}
+//// last[] is written at a place that is not the lookup's own
+void f(void)
+{
+    uint32_t last[4] = {0};
+    for (int i = 0; i < N; i++) {
+        g_expensive(&table[in[i] % SLOTS]);
+        last[in[i] & 3] = table[in[i] % SLOTS]; /* refused */
+        out[i] = last[0];
+    }
+}
+//// part[] is written at a place that is not the lookup's own
+void f(void)
+{
+    uint32_t part[4] = {0};
+    for (int i = 0; i < N; i++) {
+        for (int k = 0; k < (int)(in[i] & 3); k++) {
+            part[k] = in[i] + (uint32_t)k; /* refused */
+        }
+        g_expensive(&table[part[0] % SLOTS]);
+        out[i] = table[part[0] % SLOTS] + part[2];
+    }
+}
+//// nodes[].value is written by one lookup and read by another
+void f(void)
+{
+    for (int i = 0; i + 1 < N; i++) {
+        node *n = &nodes[i] + 1;
+        g_expensive(&nodes[i]);
+        n->value = nodes[i].value + 1; /* refused */
+    }
+}
+//// out[] is written at a place that is not the lookup's own
+void f(void)
+{
+    for (int i = 0, k = N - 1; i < N; i++, k--) {
+        g_expensive(&table[in[i] % SLOTS]);
+        out[i] = table[in[i] % SLOTS];
+        out[k] ^= 1; /* refused */
+    }
+}
+//// goto again leaves the batch loop, but later lookups may already have begun
+void f(void)
+{
+    int i = 0;
+again:
+    for (; i < N; i++) {
+        g_expensive(&table[in[i] % SLOTS]);
+        if (table[in[i] % SLOTS] == 77) {
+            in[i] = 3;
+            goto again; /* refused */
+        }
+        out[i] = 1;
+    }
+}
+//// return inside the batch loop, but later lookups may already have begun
+#define CHECK(x) do { if (!(x)) return; } while (0)
+void f(void)
+{
+    for (int i = 0; i < N; i++) {
+        g_expensive(&table[in[i] % SLOTS]);
+        CHECK(table[in[i] % SLOTS] != 7); /* refused */
+        out[i] = 1;
+    }
+}
+//// break ends the batch loop, but later lookups may already have begun
+void f(void)
+{
+    for (int i = 0; i < N; i++) {
+        g_expensive(&table[in[i] % SLOTS]);
+        switch (table[in[i] % SLOTS] & 3) {
+        case 0:
+            break;
+        case 1:
+            out[i] = 3;
+        }
+        if (out[i])
+            break; /* refused */
+    }
+}
+//// a computed goto inside the lookup
+void f(void)
+{
+    static const void *const targets[] = {&&even, &&odd};
+    for (int i = 0; i < N; i++) {
+        g_expensive(&table[in[i] % SLOTS]);
+        goto *targets[table[in[i] % SLOTS] & 1]; /* refused */
+    even:
+        out[i] = 2;
+        continue;
+    odd:
+        out[i] = 1;
+    }
+}
+//// own has a cleanup function, which would run too early
+static void release(uint32_t *p)
+{
+    out[0] += *p;
+}
+void f(void)
+{
+    for (int i = 0; i < N; i++) {
+        uint32_t own __attribute__((cleanup(release))) = in[i]; /* refused */
+        g_expensive(&table[own % SLOTS]);
+        out[i] = table[own % SLOTS];
+    }
+}
+//// a function inside a function
+void f(void)
+{
+    uint32_t last = 0;
+    for (int i = 0; i < N; i++) {
+        uint32_t seen(uint32_t x) { uint32_t old = last; last = x; return old; } /* refused */
+        g_expensive(&table[in[i] % SLOTS]);
+        out[i] = seen(table[in[i] % SLOTS]); /* refused */
+    }
+}
+//// gopt cannot see the function pthread_mutex_lock
+#include <pthread.h>
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+static uint32_t total;
+void f(void)
+{
+    for (int i = 0; i < N; i++) {
+        g_expensive(&table[in[i] % SLOTS]);
+        pthread_mutex_lock(&lock); /* refused */
+        total = total * 3 + table[in[i] % SLOTS]; /* refused */
+        pthread_mutex_unlock(&lock); /* refused */
+    }
+}
+//// last is declared outside the lookup and changed by it
+#define P _Pragma("gopt independent")
+void f(void)
+{
+    uint32_t last = 0;
+    P
+    for (int i = 0; i < N; i++) {
+        g_expensive(&table[in[i] % SLOTS]);
+        out[i] = last;
+        last = table[in[i] % SLOTS]; /* refused */
+    }
+}
+//// table[] is changed by lookups and read by others
+void f(void)
+{
+    for (int i = 0; i < N; i++) {
+        uint32_t *place = &table[in[i] % SLOTS];
+        g_expensive(place);
+        *place ^= *place << 1; /* refused */
+    }
+}
+//// text[] is written, and others may read it
+void f(char *text)
+{
+    for (int i = 0; i < N; i++) {
+        g_expensive(&table[in[i] % SLOTS]);
+        text[strlen(text)] = (char)table[in[i] % SLOTS]; /* refused */
+    }
+}
+//// last is declared outside the lookup and changed by it
+#define PUT(x, v) _Generic((x), uint32_t: (void)((x) = (v)), default: (void)0)
+static uint32_t last;
+void f(void)
+{
+    for (int i = 0; i < N; i++) {
+        g_expensive(&table[in[i] % SLOTS]);
+        PUT(last, table[in[i] % SLOTS]); /* refused */
+    }
+}
+//// last is declared outside the lookup and changed by it
+static uint32_t last;
+void f(void)
+{
+    for (int i = 0; i < N; i++) {
+        g_expensive(&table[in[i] % SLOTS]);
+        out[i] = ({ uint32_t old = last; last = table[in[i] % SLOTS]; old; }); /* refused */
+    }
+}
+//// k is declared outside the lookup and changed by it
+void f(int n)
+{
+    uint32_t k = 0;
+    for (int i = 0; i < N; i++) {
+        g_expensive(&table[in[i] % SLOTS]);
+        out[i] = table[in[i] % SLOTS] + (uint32_t)sizeof(k++) + k++ * (in[i] & 1 ? k++ : 1); /* refused */
+    }
+    out[0] = (uint32_t)n;
+}
