@@ -24,6 +24,8 @@ if [ "${1:-build}" = test ]; then
     need+=(zsh fish)
     # Peer of the signing engine, and clients of the TLS proxy: TLS and HTTP/2 (h2load).
     need+=(openssl nghttp2-client)
+    # Peer of the TLS proxy, and user of the OpenSSL provider.
+    need+=(haproxy)
     # Peer of the IPsec benchmarks; x86-64 only.
     [ "$(uname -m)" != x86_64 ] || need+=(libipsec-mb-dev)
 fi

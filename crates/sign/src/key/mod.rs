@@ -86,6 +86,19 @@ impl Key {
         }
     }
 
+    /// Parses `bytes`, a private key in the format PKCS #8.
+    ///
+    /// # Errors
+    /// Returns [`crate::Error::Memory`] if key memory cannot be locked. If the content is refused,
+    /// the inner result states the reason.
+    pub fn from_pkcs8(bytes: &[u8]) -> Result<Result<Self, Reason>, crate::Error> {
+        match Private::parse_pkcs8(bytes).map_err(Problem::Content).and_then(|private| Self::of(&private)) {
+            Ok(key) => Ok(Ok(key)),
+            Err(Problem::Content(reason)) => Ok(Err(reason)),
+            Err(Problem::Machine(error)) => Err(error),
+        }
+    }
+
     /// Creates a random key for benchmarks and self-tests.
     ///
     /// # Errors
