@@ -4,7 +4,7 @@
 #
 #   scripts/install.sh build    packages of `make demo`: a C compiler
 #   scripts/install.sh test     also the programs and libraries of the tests: scapy, tshark, PoCL,
-#                               oclgrind, clang, DPDK, FRR, strongSwan, strace
+#                               oclgrind, clang, DPDK, FRR, strongSwan, HAProxy, strace
 set -euo pipefail
 
 need=(gcc libc6-dev)

@@ -12,7 +12,7 @@
 use std::ffi::{CStr, c_int, c_long, c_uchar, c_void};
 use std::ptr::{null, null_mut};
 
-use crate::entry::{Provider, guard};
+use crate::entry::{Provider, complain, guard};
 use crate::key::{KeyData, Kind};
 use crate::openssl::{
     self, Callback, Dispatch, OBJECT_PKEY, Object, OsslParam, Params, SELECT_PRIVATE_KEY, Table, functions,
@@ -50,16 +50,14 @@ fn read(provider: &Provider, file: Object) -> Option<Vec<u8>> {
 
 /// Returns the key with this public half, or `None` if it has another type.
 fn decode(provider: &Provider, kind: Kind, bytes: &[u8]) -> Result<Option<KeyData>, String> {
-    if provider.settings.socket.is_none() {
-        return Err("a GODWIT PUBLIC KEY needs `godwit signer`: set socket in the configuration".to_owned());
-    }
     let openssl = functions();
     let mut start: *const c_uchar = bytes.as_ptr();
     let length = c_long::try_from(bytes.len()).unwrap_or(0);
     // SAFETY: the bytes have this length.
     let inner = unsafe { (openssl.d2i_PUBKEY_ex)(null_mut(), &raw mut start, length, provider.context(), null()) };
     if inner.is_null() {
-        return Err("the GODWIT PUBLIC KEY is damaged".to_owned());
+        // One of the decoders reports the mistake.
+        return if kind == Kind::Rsa { Err("the GODWIT PUBLIC KEY is damaged".to_owned()) } else { Ok(None) };
     }
     // SAFETY: the key is valid, and freed once.
     unsafe {
@@ -115,7 +113,7 @@ macro_rules! decoder {
             let provider = unsafe { &*provider };
             guard(0, || {
                 let Some(bytes) = read(provider, file) else { return Ok(CONTINUE) };
-                let Some(key) = decode(provider, $kind, &bytes)? else { return Ok(CONTINUE) };
+                let Some(key) = decode(provider, $kind, &bytes).map_err(complain)? else { return Ok(CONTINUE) };
                 // SAFETY: OpenSSL passes the callback with its data.
                 Ok(unsafe { deliver(key, callback, data) })
             })

@@ -144,12 +144,20 @@ pub(crate) fn guard<T>(failure: T, work: impl FnOnce() -> Result<T, String>) -> 
     }
 }
 
+/// Prints a mistake of the configuration. Many programs do not print the errors of OpenSSL at their
+/// start.
+pub(crate) fn complain(sentence: String) -> String {
+    eprintln!("godwit provider: {sentence}");
+    sentence
+}
+
 type GetParams = unsafe extern "C" fn(*const c_void, *mut OsslParam) -> c_int;
 
 /// Loads the provider. OpenSSL calls this function.
 ///
 /// # Safety
 /// OpenSSL passes a valid handle, a table of functions and two valid results.
+#[allow(unreachable_pub, reason = "the dynamic loader exports the function")]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn OSSL_provider_init(
     handle: *const c_void,
@@ -162,11 +170,7 @@ pub unsafe extern "C" fn OSSL_provider_init(
         let get_params = unsafe { find_function(input.cast(), openssl::CORE_GET_PARAMS) };
         let get_params = get_params.ok_or("OpenSSL passes no parameters")?;
         // SAFETY: the function is in OpenSSL.
-        unsafe { openssl::load(get_params) }.map_err(|error| {
-            let sentence = format!("godwit provider: this is not OpenSSL 3: {error}");
-            eprintln!("{sentence}");
-            sentence
-        })?;
+        unsafe { openssl::load(get_params) }.map_err(|error| complain(format!("this is not OpenSSL 3: {error}")))?;
         // SAFETY: the number of the function determines its type.
         let get_params = unsafe { std::mem::transmute::<*const c_void, GetParams>(get_params) };
         let core = Core { handle, functions: input };
@@ -175,11 +179,7 @@ pub unsafe extern "C" fn OSSL_provider_init(
             // SAFETY: the handle is that of this call.
             unsafe { setting(get_params, handle, &key) }
         };
-        let loaded = Settings::read(value).and_then(|settings| Provider::new(settings, core)).map_err(|sentence| {
-            // Many programs do not print the errors of OpenSSL when they start.
-            eprintln!("godwit provider: {sentence}");
-            sentence
-        })?;
+        let loaded = Settings::read(value).and_then(|settings| Provider::new(settings, core)).map_err(complain)?;
         // SAFETY: by the contract.
         unsafe {
             *output = PROVIDER.0.as_ptr().cast();

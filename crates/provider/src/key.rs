@@ -115,6 +115,9 @@ impl KeyData {
     /// Creates the key for which the signer holds the private half. Takes `inner`.
     pub(crate) fn separate(provider: &Provider, kind: Kind, inner: Object) -> Result<Self, String> {
         let mut key = Self { provider, kind, inner, is_private: false, held: None };
+        if provider.settings.socket.is_none() {
+            return Err("a GODWIT PUBLIC KEY needs `godwit signer`: set socket in the configuration".to_owned());
+        }
         let public = key.public()?;
         let held = provider.find_held(|held| Kind::of(held.class()) == kind && held.public_key() == public);
         key.held = Some(Held::Separate(held.ok_or("the signer does not hold this key: add it to its configuration")?));

@@ -23,6 +23,8 @@ struct Line<'a> {
     lanes: &'a str,
     /// Number of signatures for which an asynchronous job paused.
     paused: u64,
+    /// Largest number of asynchronous jobs of a thread that were paused at once.
+    paused_most: u64,
     signer: &'a Counters,
 }
 
@@ -31,6 +33,8 @@ pub(crate) struct Statistics {
     pub(crate) engines: Engines,
     /// Number of signatures for which an asynchronous job paused.
     pub(crate) paused: AtomicU64,
+    /// Largest number of asynchronous jobs of a thread that were paused at once.
+    pub(crate) paused_most: AtomicU64,
     /// Version of crypto_mb, or the reason why it is not used.
     lanes: String,
     file: Option<File>,
@@ -55,6 +59,7 @@ impl Statistics {
         Ok(Self {
             engines: Engines::default(),
             paused: AtomicU64::new(0),
+            paused_most: AtomicU64::new(0),
             lanes,
             file: path.map(open).transpose()?,
             started,
@@ -86,8 +91,9 @@ impl Statistics {
         }
         *written = Written { at: Instant::now(), received: counters.received };
         let elapsed_s = self.started.elapsed().as_secs_f64();
-        let paused = self.paused.load(Ordering::Relaxed);
-        let line = Line { pid: std::process::id(), elapsed_s, lanes: &self.lanes, paused, signer: &counters };
+        let (paused, paused_most) = (self.paused.load(Ordering::Relaxed), self.paused_most.load(Ordering::Relaxed));
+        let (pid, lanes) = (std::process::id(), self.lanes.as_str());
+        let line = Line { pid, elapsed_s, lanes, paused, paused_most, signer: &counters };
         let Ok(mut text) = serde_json::to_vec(&line) else { return };
         text.push(b'\n');
         // A full disk must not stop handshakes. The next line contains all counts again.

@@ -5,7 +5,7 @@
 use std::ffi::{c_int, c_void};
 use std::os::fd::AsRawFd;
 use std::ptr::null_mut;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use godwit_sign::{JobId, Key, Refusal, Scheme};
@@ -13,6 +13,7 @@ use nix::sys::eventfd::{EfdFlags, EventFd};
 
 use crate::engine::{Answer, Engine};
 use crate::openssl::{Object, functions};
+use crate::report::Statistics;
 
 /// Address that identifies the descriptors of this provider among those of a connection.
 static OWNER: u8 = 0;
@@ -29,46 +30,52 @@ struct Connection {
 }
 
 impl Connection {
-    /// Returns the event of the connection whose asynchronous job runs now.
-    fn current() -> Option<Arc<Self>> {
-        let openssl = functions();
-        // SAFETY: the function has no preconditions.
-        let job = unsafe { (openssl.ASYNC_get_current_job)() };
-        if job.is_null() {
-            return None;
-        }
-        // SAFETY: the job is running.
-        let context = unsafe { (openssl.ASYNC_get_wait_ctx)(job) };
-        let (mut descriptor, mut data) = (0, null_mut());
-        // SAFETY: the context belongs to the job, and both results are valid.
-        let found = unsafe { (openssl.ASYNC_WAIT_CTX_get_fd)(context, owner(), &raw mut descriptor, &raw mut data) };
-        if found == 1 {
-            let known = data.cast_const().cast::<Self>();
-            // SAFETY: the context holds a reference until it calls `forget`.
-            unsafe {
-                Arc::increment_strong_count(known);
-                return Some(Arc::from_raw(known));
-            }
-        }
+    fn new() -> Option<Arc<Self>> {
         let event = EventFd::from_flags(EfdFlags::EFD_CLOEXEC | EfdFlags::EFD_NONBLOCK).ok()?;
-        let connection = Arc::new(Self { event: Arc::new(event), job: Mutex::new(None) });
-        let data = Arc::into_raw(Arc::clone(&connection));
-        let descriptor = connection.event.as_raw_fd();
-        // SAFETY: the context belongs to the job. It calls `forget` once, with this data.
+        Some(Arc::new(Self { event: Arc::new(event), job: Mutex::new(None) }))
+    }
+
+    /// Returns the connection that was added to `context` before.
+    fn find(context: Object) -> Option<Arc<Self>> {
+        let (mut descriptor, mut data) = (0, null_mut());
+        // SAFETY: the context belongs to the running job, and both results are valid.
+        let found =
+            unsafe { (functions().ASYNC_WAIT_CTX_get_fd)(context, owner(), &raw mut descriptor, &raw mut data) };
+        let known = data.cast_const().cast::<Self>();
+        // SAFETY: the context holds a reference until it calls `forget`.
+        (found == 1).then(|| unsafe {
+            Arc::increment_strong_count(known);
+            Arc::from_raw(known)
+        })
+    }
+
+    /// Adds the descriptor of the event to `context`, so that the program watches it. The job must
+    /// then pause, because HAProxy fails if it finds a descriptor that no pause has announced.
+    fn add_to(self: &Arc<Self>, context: Object) -> bool {
+        let data = Arc::into_raw(Arc::clone(self));
+        let descriptor = self.event.as_raw_fd();
+        // SAFETY: the context belongs to the running job. It calls `forget` once, with this data.
         let added = unsafe {
-            (openssl.ASYNC_WAIT_CTX_set_wait_fd)(context, owner(), descriptor, data.cast_mut().cast(), forget)
+            (functions().ASYNC_WAIT_CTX_set_wait_fd)(context, owner(), descriptor, data.cast_mut().cast(), forget)
         };
         if added != 1 {
             // SAFETY: OpenSSL has not kept the reference.
             drop(unsafe { Arc::from_raw(data) });
-            return None;
         }
-        Some(connection)
+        added == 1
     }
 
     fn set_job(&self, job: Option<(Arc<Engine>, JobId)>) {
         *self.job.lock().unwrap_or_else(PoisonError::into_inner) = job;
     }
+}
+
+/// Returns the context with the descriptors of the running asynchronous job.
+fn wait_context() -> Option<Object> {
+    // SAFETY: the function has no preconditions.
+    let job = unsafe { (functions().ASYNC_get_current_job)() };
+    // SAFETY: the job is running.
+    (!job.is_null()).then(|| unsafe { (functions().ASYNC_get_wait_ctx)(job) })
 }
 
 fn owner() -> *const c_void {
@@ -82,19 +89,33 @@ unsafe extern "C" fn forget(_context: Object, _owner: *const c_void, _descriptor
     let job = connection.job.lock().unwrap_or_else(PoisonError::into_inner).take();
     if let Some((engine, id)) = job {
         engine.cancel(id);
+        engine.count_resumed();
     }
 }
 
 /// Signs `message` with `key`. Pauses the running asynchronous job until the signature is made.
-/// `paused` counts these pauses. Without an asynchronous job, the thread waits.
-pub(crate) fn sign(engine: &Arc<Engine>, paused: &AtomicU64, key: &Arc<Key>, scheme: Scheme, message: &[u8]) -> Answer {
-    let connection = Connection::current();
-    let id = engine.submit(key, scheme, message, connection.as_ref().map(|connection| &connection.event))?;
-    let Some(connection) = connection else { return engine.wait(id) };
-    paused.fetch_add(1, Ordering::Relaxed);
+/// Without an asynchronous job, the thread waits.
+pub(crate) fn sign(
+    engine: &Arc<Engine>,
+    statistics: &Statistics,
+    key: &Arc<Key>,
+    scheme: Scheme,
+    message: &[u8],
+) -> Answer {
+    let Some(context) = wait_context() else { return engine.wait(engine.submit(key, scheme, message, None)?) };
+    let known = Connection::find(context);
+    let is_known = known.is_some();
+    let Some(connection) = known.or_else(Connection::new) else { return Err(Refusal::Failed) };
+    let id = engine.submit(key, scheme, message, Some(&connection.event))?;
+    if !is_known && !connection.add_to(context) {
+        return engine.wait(id);
+    }
+    statistics.paused.fetch_add(1, Ordering::Relaxed);
+    statistics.paused_most.fetch_max(engine.count_paused(), Ordering::Relaxed);
     connection.set_job(Some((Arc::clone(engine), id)));
     let answer = pause(&connection, engine, id);
     connection.set_job(None);
+    engine.count_resumed();
     answer
 }
 

@@ -21,6 +21,8 @@ pub(crate) struct Engine {
     /// Process that created the engine. A forked process creates new engines.
     process: u32,
     kind: Kind,
+    /// Number of paused asynchronous jobs.
+    paused: AtomicU64,
 }
 
 enum Kind {
@@ -37,7 +39,7 @@ impl Engine {
             None => Kind::Inside(Box::new(inside::Inside::new(provider)?)),
             Some(socket) => Kind::Separate(Box::new(separate::Separate::new(socket, provider.settings.jobs_max)?)),
         };
-        Ok(Self { process: std::process::id(), kind })
+        Ok(Self { process: std::process::id(), kind, paused: AtomicU64::new(0) })
     }
 
     /// Adds a job. `event` becomes readable when [`Engine::answer`] should be called.
@@ -77,6 +79,16 @@ impl Engine {
             Kind::Inside(inside) => inside.answer(id),
             Kind::Separate(separate) => separate.wait(id),
         }
+    }
+
+    /// Counts an asynchronous job that pauses. Returns the number of paused jobs.
+    pub(crate) fn count_paused(&self) -> u64 {
+        self.paused.fetch_add(1, Ordering::Relaxed) + 1
+    }
+
+    /// Counts an asynchronous job that continues or ends.
+    pub(crate) fn count_resumed(&self) {
+        self.paused.fetch_sub(1, Ordering::Relaxed);
     }
 
     fn counters(&self) -> Counters {

@@ -104,15 +104,6 @@ impl OsslParam {
         std::str::from_utf8(&bytes[..end]).ok()
     }
 
-    /// Returns the bytes, or `None` if the parameter has another type.
-    pub(crate) fn to_bytes(&self) -> Option<&[u8]> {
-        if self.kind != OCTET_STRING || self.data.is_null() {
-            return None;
-        }
-        // SAFETY: OpenSSL passes a pointer to this number of bytes.
-        Some(unsafe { std::slice::from_raw_parts(self.data.cast::<u8>(), self.data_bytes) })
-    }
-
     /// Answers a request for a pointer to a text.
     pub(crate) fn set_text_pointer(&mut self, value: &'static CStr) -> bool {
         if self.kind != UTF8_POINTER || self.data.is_null() {

@@ -338,7 +338,7 @@ impl Context {
         let key = self.key.as_ref().ok_or("no key is set")?;
         let provider = self.provider();
         let engine = engine::of_thread(provider)?;
-        let answer = wait::sign(&engine, &provider.statistics.paused, key, scheme, message);
+        let answer = wait::sign(&engine, &provider.statistics, key, scheme, message);
         provider.statistics.report();
         answer.map_err(|refusal| {
             let sentence = match refusal {

@@ -58,3 +58,11 @@ pub(crate) fn request(config: &Arc<ClientConfig>, address: SocketAddr) -> std::i
     stream.read_to_end(&mut answer)?;
     Ok(String::from_utf8_lossy(&answer).into_owned())
 }
+
+/// Sends a ClientHello, and disconnects.
+pub(crate) fn send_hello(config: &Arc<ClientConfig>, address: SocketAddr) {
+    let mut socket = TcpStream::connect(address).expect("the server listens");
+    let name = ServerName::try_from("localhost").expect("a host name");
+    let mut session = ClientConnection::new(Arc::clone(config), name).expect("a valid configuration");
+    session.write_tls(&mut socket).expect("an open connection");
+}

@@ -4,15 +4,18 @@ use std::fs;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
+use godwit_sign::Library;
 use godwit_test_support::certificate::Certified;
 use godwit_test_support::process::Background;
-use godwit_test_support::{absent, repository, skip};
+use godwit_test_support::{absent, repository, skip, wait_for};
 use nix::sys::signal::Signal;
+use rustls::ClientConfig;
 
-use crate::clients::{client, free_address, request, wait_for_server};
-use crate::setup::{Setup, Signer};
+use crate::clients::{client, free_address, request, send_hello, wait_for_server};
+use crate::setup::{SOON, Setup, Signer};
 
 const CLIENTS: usize = 32;
 const HANDSHAKES: usize = 256;
@@ -46,38 +49,52 @@ pub(crate) fn configure(
     setup.folder.write("haproxy.cfg", text)
 }
 
-/// Runs many handshakes in parallel. No handshake fails.
-fn load(setup: &Setup, certified: &Certified, key: &Path) {
+/// Runs HAProxy while `work` runs. Its arguments are the configuration of a client and the address.
+fn serve(setup: &Setup, certified: &Certified, key: &Path, work: impl FnOnce(&Arc<ClientConfig>, SocketAddr)) {
     let address = free_address();
     let file = configure(setup, certified, key, address, "");
-    let mut server = Background::start(setup.command("haproxy").arg("-db").arg("-f").arg(file));
+    let mut server = Background::start_silent(setup.command("haproxy").arg("-db").arg("-f").arg(file));
     wait_for_server(address);
-    let (config, next) = (client(&certified.certificate), AtomicUsize::new(0));
+    work(&client(&certified.certificate), address);
+    server.signal(Signal::SIGUSR1);
+    assert!(server.wait().success());
+}
+
+fn expect_answer(config: &Arc<ClientConfig>, address: SocketAddr) {
+    let answer = request(config, address).expect("a handshake and an answer");
+    assert!(answer.starts_with("HTTP/1.1 200") && answer.ends_with("works"), "{answer}");
+}
+
+/// Runs many handshakes in parallel. No handshake fails.
+fn load(config: &Arc<ClientConfig>, address: SocketAddr) {
+    let next = AtomicUsize::new(0);
     std::thread::scope(|scope| {
         for _ in 0..CLIENTS {
             scope.spawn(|| {
                 while next.fetch_add(1, Ordering::Relaxed) < HANDSHAKES {
-                    let answer = request(&config, address).expect("a handshake and an answer");
-                    assert!(answer.starts_with("HTTP/1.1 200") && answer.ends_with("works"), "{answer}");
+                    expect_answer(config, address);
                 }
             });
         }
     });
-    server.signal(Signal::SIGUSR1);
-    assert!(server.wait().success());
-    assert_eq!(setup.counter("signed"), HANDSHAKES as u64);
-    assert_eq!(setup.counter("paused"), HANDSHAKES as u64, "a signature has stopped the event loop");
 }
 
+/// The handshakes of many connections wait for signatures at the same time.
 #[test]
 fn haproxy_signs_in_batches() {
-    let (setup, Some(())) = (Setup::new(""), program()) else { return };
+    let (library, Some(())) = (Library::find(), program()) else { return };
+    // HAProxy does not search for the library in the folder of this test.
+    let setting = library.as_ref().map(|library| format!("crypto_mb = {}", library.file().display()));
+    let setup = Setup::new(&setting.unwrap_or_default());
     let Some(certified) = setup.certify("rsa2048-0") else { return };
-    load(&setup, &certified, &certified.key);
+    serve(&setup, &certified, &certified.key, load);
+    assert_eq!(setup.counter("signed"), HANDSHAKES as u64);
+    assert_eq!(setup.counter("paused"), HANDSHAKES as u64, "a signature has stopped the event loop");
+    assert!(setup.counter("paused_most") > 2, "{:?}", setup.reports());
     let report = &setup.reports()[0];
-    match setup.counter("signed_lanes") {
-        0 => skip(format_args!("HAProxy signs in SIMD lanes: {}", report["lanes"])),
-        _ => {
+    match library {
+        Err(reason) => skip(format_args!("HAProxy does not sign in SIMD lanes: {reason}")),
+        Ok(_) => {
             let fills = report["signer"]["batches_by_fill"].as_array().expect("a list");
             let batches: u64 = fills[2..].iter().filter_map(serde_json::Value::as_u64).sum();
             assert!(batches > 0, "{report}");
@@ -92,5 +109,43 @@ fn haproxy_uses_the_signer() {
     let Some(certified) = setup.certify("p256-0") else { return };
     let Some(named) = setup.name_key("p256-0") else { return };
     let _signer = Signer::start(&setup, &["p256-0"]);
-    load(&setup, &certified, &named);
+    serve(&setup, &certified, &named, load);
+    assert_eq!(setup.counter("signed"), HANDSHAKES as u64);
+    assert_eq!(setup.counter("paused"), HANDSHAKES as u64, "a signature has stopped the event loop");
+}
+
+/// Handshakes fail while no signer runs. HAProxy connects to the next signer.
+#[test]
+fn haproxy_connects_to_the_signer_again() {
+    let (setup, Some(())) = (Setup::new("socket = socket"), program()) else { return };
+    let Some(certified) = setup.certify("rsa2048-0") else { return };
+    let Some(named) = setup.name_key("rsa2048-0") else { return };
+    let signer = Signer::start(&setup, &["rsa2048-0"]);
+    serve(&setup, &certified, &named, |config, address| {
+        // Both threads of HAProxy connect to the signer.
+        load(config, address);
+        drop(signer);
+        assert!(request(config, address).is_err());
+        let _signer = Signer::start(&setup, &["rsa2048-0"]);
+        let works = || request(config, address).is_ok();
+        wait_for("the new signer", SOON, works);
+    });
+    assert!(setup.counter("refused_lost") > 0 && setup.counter("signers_lost") > 0, "{:?}", setup.reports());
+}
+
+/// Clients that disconnect during their handshakes leave no job behind.
+#[test]
+fn clients_may_disconnect_during_a_signature() {
+    let (setup, Some(())) = (Setup::new(""), program()) else { return };
+    let Some(certified) = setup.certify("rsa2048-0") else { return };
+    serve(&setup, &certified, &certified.key, |config, address| {
+        for _ in 0..HANDSHAKES {
+            send_hello(config, address);
+        }
+        expect_answer(config, address);
+    });
+    let [received, signed, refused, cancelled] =
+        ["received", "signed", "refused", "refused_cancelled"].map(|name| setup.counter(name));
+    assert_eq!((received, refused), (signed + refused, cancelled), "{:?}", setup.reports());
+    assert!(signed > 0 && setup.counter("in_flight") == 0, "{:?}", setup.reports());
 }

@@ -62,7 +62,7 @@ impl Setup {
     pub(crate) fn counter(&self, name: &str) -> u64 {
         let reports = self.reports();
         assert_eq!(reports.len(), 1, "{reports:?}");
-        let value = if name == "paused" { &reports[0]["paused"] } else { &reports[0]["signer"][name] };
+        let value = if name.starts_with("paused") { &reports[0][name] } else { &reports[0]["signer"][name] };
         value.as_u64().expect("a number")
     }
 
