@@ -6,20 +6,21 @@
 #include "avx512_gcm_group.h"
 #include "avx512_mac.h"
 #include "avx512_next.h"
+#include "avx512_padding.h"
 #include "avx512_sha512.h"
 #include "avx512_simple_finish.h"
 
 /* Returns whether the suite is CBC with HMAC, which has special code for groups of equally long
  * packets. */
-GW_AVX512 gw_u32 gw_avx512_is_cbc_hmac(gw_avx512_operation operation)
+GW_AVX512 gw_u32 gw_avx512_is_cbc_hmac(gw_native_operation operation)
 {
     return operation.suite.cipher == GW_IPSEC_CIPHER_CBC &&
            gw_avx512_state_words(operation.suite) != 0;
 }
 
-/* Returns how many packet states (gw_avx512_packet) a group of simple outbound packets needs: none
+/* Returns how many packet states (gw_native_packet) a group of simple outbound packets needs: none
  * with GHASH, and one for equally long packets with CBC and HMAC. */
-GW_AVX512 gw_u32 gw_avx512_slots_needed(gw_avx512_operation operation, gw_u32 same_length,
+GW_AVX512 gw_u32 gw_avx512_slots_needed(gw_native_operation operation, gw_u32 same_length,
                                         gw_u32 count)
 {
     if (operation.suite.auth == GW_IPSEC_AUTH_GHASH) {
@@ -81,7 +82,7 @@ GW_AVX512 void gw_avx512_simple_pad(const gw_avx512_simple *simple, gw_u32 count
 /* Writes the headers and trailers of up to sixteen outbound packets at once. Returns 0 and changes
  * nothing unless all of them are simple IPv4 packets in a tunnel. */
 GW_AVX512 gw_u32 gw_avx512_fill_outbound(gw_avx512_group *group, gw_avx512_batch *batch,
-                                         gw_avx512_operation operation)
+                                         gw_native_operation operation)
 {
     const gw_bin_call *call = batch->call;
     gw_avx512_upcoming *upcoming = &batch->upcoming;
@@ -94,7 +95,7 @@ GW_AVX512 gw_u32 gw_avx512_fill_outbound(gw_avx512_group *group, gw_avx512_batch
     const gw_u32 front = GW_ESP_HEADER_BYTES + gw_ipsec_iv_bytes(operation.suite);
     const gw_u32 filled = gw_avx512_slots_needed(operation, simple.same_length, count);
     for (gw_u32 i = 0; i < filled; i++) {
-        gw_avx512_packet *packet = &group->slots[i];
+        gw_native_packet *packet = &group->slots[i];
         gw_u8 *inner = upcoming->frame[i] + GW_ETHERNET_BYTES;
         packet->found.sa = upcoming->sas.sa[i];
         packet->text = inner - front;
@@ -116,7 +117,7 @@ GW_AVX512 gw_u32 gw_avx512_fill_outbound(gw_avx512_group *group, gw_avx512_batch
 /* Checks the headers of up to sixteen inbound packets at once. Returns 0 and changes nothing unless
  * all of them are simple IPv4 packets in a tunnel. */
 GW_AVX512 gw_u32 gw_avx512_fill_inbound(gw_avx512_group *group, gw_avx512_batch *batch,
-                                        gw_avx512_operation operation)
+                                        gw_native_operation operation)
 {
     gw_avx512_upcoming *upcoming = &batch->upcoming;
     gw_avx512_simple simple;
@@ -143,7 +144,7 @@ GW_AVX512 gw_u32 gw_avx512_fill_inbound(gw_avx512_group *group, gw_avx512_batch 
 /* Writes the headers of up to sixteen outbound packets, or checks the headers of inbound packets.
  * Returns 0 and changes nothing unless all of them are simple IPv4 packets in a tunnel. */
 GW_AVX512 gw_u32 gw_avx512_fill_simple(gw_avx512_group *group, gw_avx512_batch *batch,
-                                       gw_avx512_operation operation)
+                                       gw_native_operation operation)
 {
     if (operation.suite.protocol != GW_IPSEC_ESP) {
         return 0;
@@ -157,7 +158,7 @@ GW_AVX512 gw_u32 gw_avx512_fill_simple(gw_avx512_group *group, gw_avx512_batch *
 /* Takes the next packets from the batch and writes or checks their headers. Stops at sixteen
  * packets that need cryptography, or at the end of the batch. */
 GW_AVX512 void gw_avx512_fill(gw_avx512_group *group, gw_avx512_batch *batch,
-                              gw_avx512_operation operation)
+                              gw_native_operation operation)
 {
     const gw_bin_call *call = batch->call;
     gw_u32 started = 0;
@@ -168,12 +169,12 @@ GW_AVX512 void gw_avx512_fill(gw_avx512_group *group, gw_avx512_batch *batch,
     }
     group->simple = 0;
     while (started < GW_AVX512_LANES && batch->next < batch->count) {
-        gw_avx512_packet *packet = &group->slots[started];
+        gw_native_packet *packet = &group->slots[started];
         packet->index = batch->order[batch->next++];
         packet->ah = operation.suite.protocol == GW_IPSEC_AH ? &group->ahs[started] : 0;
         const gw_u32 index = batch->first + packet->index;
-        const gw_lane lane = gw_avx512_lane(call, index);
-        started += gw_avx512_begin(packet, &lane, operation, &call->descriptors[index],
+        const gw_lane lane = gw_native_lane(call, index);
+        started += gw_native_begin(packet, &lane, operation, &call->descriptors[index],
                                    &call->outcomes[index]);
     }
     gw_avx512_load_upcoming(batch);
@@ -186,7 +187,7 @@ GW_AVX512 void gw_avx512_fill(gw_avx512_group *group, gw_avx512_batch *batch,
 }
 
 GW_AVX512 void gw_avx512_finish_group(gw_avx512_group *group, const gw_avx512_batch *batch,
-                                      gw_avx512_operation operation)
+                                      gw_native_operation operation)
 {
     const gw_bin_call *call = batch->call;
     const gw_u32 all = gw_avx512_first_lanes(group->count);
@@ -202,14 +203,14 @@ GW_AVX512 void gw_avx512_finish_group(gw_avx512_group *group, const gw_avx512_ba
         const gw_u32 i = (gw_u32)__builtin_ctz(left);
         const gw_u32 index = batch->first + group->slots[i].index;
         gw_descriptor *descriptor = &call->descriptors[index];
-        const gw_lane lane = gw_avx512_lane(call, index);
-        gw_avx512_finish(&group->slots[i], &lane, operation, descriptor, &call->outcomes[index]);
+        const gw_lane lane = gw_native_lane(call, index);
+        gw_native_finish(&group->slots[i], &lane, operation, descriptor, &call->outcomes[index]);
     }
     group->count = 0;
 }
 
 GW_AVX512 void gw_avx512_ghash(gw_avx512_group *group, gw_avx512_batch *batch, gw_gcm_shape *shape,
-                               gw_avx512_operation operation)
+                               gw_native_operation operation)
 {
     const gw_u32 wrong = gw_gcm_run_group(group, batch, shape, operation.suite, operation.outbound);
     if (wrong == 0) {
@@ -237,7 +238,7 @@ gw_avx512_other_tags(const gw_avx512_group *group, gw_u32 auth, gw_ipsec_tag tag
 /* Encrypts or decrypts one group of sixteen packets while it hashes another group. Either group may
  * be empty. */
 GW_AVX512 void gw_avx512_run_groups(gw_avx512_group *to_cipher, gw_avx512_group *to_hash,
-                                    gw_avx512_operation operation)
+                                    gw_native_operation operation)
 {
     gw_avx512_hash hash;
     gw_avx512_cipher cipher;
@@ -271,7 +272,7 @@ GW_AVX512 void gw_avx512_run_groups(gw_avx512_group *to_cipher, gw_avx512_group 
  * encrypted while the previous group is hashed, and an inbound group is hashed while the previous
  * group is decrypted.
  */
-GW_AVX512 void gw_avx512_batch_run(gw_avx512_batch *batch, gw_avx512_operation operation)
+GW_AVX512 void gw_avx512_batch_run(gw_avx512_batch *batch, gw_native_operation operation)
 {
     gw_avx512_group groups[2];
     gw_gcm_shape shape;
@@ -305,30 +306,30 @@ GW_AVX512 void gw_avx512_batch_run(gw_avx512_batch *batch, gw_avx512_operation o
     } while (batch->next < batch->count || groups[side ^ 1].count != 0);
 }
 
-GW_AVX512 void gw_avx512_bin_operation(const gw_bin_call *call, gw_avx512_operation operation)
+GW_AVX512 void gw_avx512_bin_operation(const gw_bin_call *call, gw_native_operation operation)
 {
     gw_avx512_batch batch;
     batch.call = call;
-    for (batch.first = 0; batch.first < call->count; batch.first += GW_AVX512_BATCH) {
+    for (batch.first = 0; batch.first < call->count; batch.first += GW_NATIVE_BATCH) {
         const gw_u32 left = call->count - batch.first;
-        batch.count = left < GW_AVX512_BATCH ? left : GW_AVX512_BATCH;
+        batch.count = left < GW_NATIVE_BATCH ? left : GW_NATIVE_BATCH;
         batch.next = 0;
         batch.consecutive =
-            gw_avx512_sort(call->descriptors + batch.first, batch.count, batch.order);
+            gw_native_sort(call->descriptors + batch.first, batch.count, batch.order);
         gw_avx512_load_upcoming(&batch);
         gw_avx512_batch_run(&batch, operation);
     }
 }
 
 static __attribute__((noinline)) void gw_avx512_bin_ah(const gw_bin_call *call,
-                                                       gw_avx512_operation operation)
+                                                       gw_native_operation operation)
 {
     operation.suite.protocol = GW_IPSEC_AH;
     gw_avx512_bin_operation(call, operation);
 }
 
 static __attribute__((noinline)) void gw_avx512_bin_outbound(const gw_bin_call *call,
-                                                             gw_avx512_operation operation)
+                                                             gw_native_operation operation)
 {
     operation.suite.protocol = GW_IPSEC_ESP;
     operation.outbound = 1;
@@ -336,7 +337,7 @@ static __attribute__((noinline)) void gw_avx512_bin_outbound(const gw_bin_call *
 }
 
 static __attribute__((noinline)) void gw_avx512_bin_inbound(const gw_bin_call *call,
-                                                            gw_avx512_operation operation)
+                                                            gw_native_operation operation)
 {
     operation.suite.protocol = GW_IPSEC_ESP;
     operation.outbound = 0;
@@ -345,7 +346,7 @@ static __attribute__((noinline)) void gw_avx512_bin_inbound(const gw_bin_call *c
 
 static void gw_avx512_bin(const gw_bin_call *call)
 {
-    const gw_avx512_operation operation = {gw_ipsec_suite_of(call->variant),
+    const gw_native_operation operation = {gw_ipsec_suite_of(call->variant),
                                            gw_ipsec_direction(call->variant) == GW_IPSEC_OUTBOUND};
     if (operation.suite.protocol == GW_IPSEC_AH) {
         gw_avx512_bin_ah(call, operation);

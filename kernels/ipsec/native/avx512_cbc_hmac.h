@@ -28,10 +28,10 @@ typedef struct gw_avx512_text {
 /* Returns whether all packets of a group have the same length and equally long sequence numbers. */
 GW_AVX512 gw_u32 gw_avx512_same_length(const gw_avx512_group *group)
 {
-    const gw_avx512_packet *first = group->packets[0];
+    const gw_native_packet *first = group->packets[0];
     gw_u32 difference = 0;
     for (gw_u32 i = 1; i < GW_AVX512_LANES; i++) {
-        const gw_avx512_packet *packet = group->packets[i];
+        const gw_native_packet *packet = group->packets[i];
         difference |= packet->data_bytes ^ first->data_bytes;
         difference |= (packet->found.sa->flags ^ first->found.sa->flags) & GW_IPSEC_SA_ESN;
     }
@@ -165,7 +165,7 @@ GW_AVX512 void gw_avx512_text_end(gw_avx512_text *text, const gw_avx512_group *g
                                   gw_avx512_batch *batch, gw_u32 words_left,
                                   gw_avx512_cipher *decrypting, gw_u32 state_words)
 {
-    const gw_avx512_packet *first = group->packets[0];
+    const gw_native_packet *first = group->packets[0];
     gw_u32 bytes = GW_AVX512_ROW_BYTES + first->text_bytes;
     if ((first->found.sa->flags & GW_IPSEC_SA_ESN) != 0) {
         text->words[words_left++] = _mm512_load_si512(group->sequence[0]);
@@ -306,7 +306,7 @@ static __attribute__((noinline)) void gw_avx512_cbc_hmac_encrypt(const gw_avx512
 /* Encrypts a packet again after its ICV turned out to be wrong, because the packet must stay
  * unchanged (RFC 4303, section 3.4.4.1). The function computes the encryption keys, because the SA
  * holds only the decryption keys. */
-static __attribute__((noinline)) void gw_avx512_reencrypt(const gw_avx512_packet *packet,
+static __attribute__((noinline)) void gw_avx512_reencrypt(const gw_native_packet *packet,
                                                           gw_u32 rounds)
 {
     const __m128i *inverse = (const __m128i *)packet->found.sa->keys;
@@ -382,7 +382,7 @@ static __attribute__((noinline)) void gw_avx512_cbc_hmac_decrypt(const gw_avx512
     __m128i tags[GW_AVX512_LANES];
     gw_avx512_text_tags(&text, tags);
     for (gw_u32 i = 0; i < group->count; i++) {
-        gw_avx512_packet *packet = group->packets[i];
+        gw_native_packet *packet = group->packets[i];
         const __mmask8 mask = gw_avx512_icv_mask(packet->found.sa->icv_bytes);
         const __m128i received = _mm_maskz_loadu_epi32(mask, packet->data + packet->data_bytes);
         packet->authentic = _mm_mask_cmpneq_epi32_mask(mask, received, tags[i]) == 0;

@@ -22,7 +22,7 @@ GW_AVX512 void gw_avx512_chacha_begin(gw_avx512_chacha *chacha, const gw_avx512_
     static const gw_u32 constants[4] = {0x61707865u, 0x3320646eu, 0x79622d32u, 0x6b206574u};
     __m512i line[4][4];
     __m512i ivs[4];
-    gw_avx512_packet *const *packets = group->packets;
+    gw_native_packet *const *packets = group->packets;
     gw_avx512_load_sa_line(line, &group->sas, 0);
     /* The salt is word 2 of an SA and becomes word 13 of the ChaCha20 state. */
     gw_avx512_words(&chacha->words[GW_AVX512_CHACHA_COUNTER - 1], line[0]);
@@ -172,7 +172,7 @@ gw_avx512_chacha_group(gw_avx512_group *group, gw_avx512_batch *batch, gw_u32 ou
     __m128i tags[GW_AVX512_LANES];
     gw_avx512_poly_tags(&poly, &one_time_key[4], tags);
     for (gw_u32 i = 0; i < group->count; i++) {
-        gw_avx512_packet *packet = group->packets[i];
+        gw_native_packet *packet = group->packets[i];
         const gw_ipsec_sa *sa = packet->found.sa;
         gw_u8 *icv = packet->data + packet->data_bytes;
         const __mmask8 mask = gw_avx512_icv_mask(sa->icv_bytes);

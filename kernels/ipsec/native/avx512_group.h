@@ -2,7 +2,8 @@
 #ifndef GODWIT_IPSEC_AVX512_GROUP_H
 #define GODWIT_IPSEC_AVX512_GROUP_H
 
-#include "avx512_packet.h"
+#include "avx512.h"
+#include "packet.h"
 #include "avx512_run.h"
 
 /*
@@ -12,9 +13,9 @@
  * simple IPv4 packets in a tunnel, because the other arrays then suffice.
  */
 typedef struct gw_avx512_group {
-    gw_avx512_packet slots[GW_AVX512_LANES];
-    gw_avx512_ah ahs[GW_AVX512_LANES];
-    gw_avx512_packet *packets[GW_AVX512_LANES] __attribute__((aligned(64)));
+    gw_native_packet slots[GW_AVX512_LANES];
+    gw_native_ah ahs[GW_AVX512_LANES];
+    gw_native_packet *packets[GW_AVX512_LANES] __attribute__((aligned(64)));
     gw_u8 *data[GW_AVX512_LANES] __attribute__((aligned(64))); /* data to encrypt or decrypt */
     gw_u32 icv_bytes; /* length of all ICVs; 0: the lengths differ or are unknown */
     gw_u32 count;
@@ -51,7 +52,7 @@ GW_AVX512 void gw_avx512_group_gather(gw_avx512_group *group)
 {
     gw_u32 extended = 0;
     for (gw_u32 i = 0; i < GW_AVX512_LANES; i++) {
-        const gw_avx512_packet *packet = group->packets[i];
+        const gw_native_packet *packet = group->packets[i];
         group->spi[i] = packet->found.sa->spi;
         group->sequence[0][i] = (gw_u32)(packet->sequence >> 32);
         group->sequence[1][i] = (gw_u32)packet->sequence;
@@ -84,7 +85,7 @@ GW_AVX512 void gw_avx512_group_lanes(gw_avx512_lanes *lanes, const gw_avx512_gro
     lanes->shortest = ~0u;
     lanes->longest = 0;
     for (gw_u32 i = 0; i < GW_AVX512_LANES; i++) {
-        const gw_avx512_packet *packet = group->packets[i];
+        const gw_native_packet *packet = group->packets[i];
         const gw_u32 bytes = packet->authentic ? packet->data_bytes + front_bytes : 0;
         lanes->at[i] = packet->data - front_bytes;
         lanes->bytes[i] = bytes;
@@ -119,7 +120,7 @@ static __attribute__((noinline)) void
 gw_avx512_group_hash(gw_avx512_hash *hash, const gw_avx512_group *group, gw_u32 state_words)
 {
     for (gw_u32 i = 0; i < GW_AVX512_LANES; i++) {
-        const gw_avx512_packet *packet = group->packets[i];
+        const gw_native_packet *packet = group->packets[i];
         const gw_u32 extended = (packet->found.sa->flags & GW_IPSEC_SA_ESN) != 0;
         gw_avx512_hash_lane(hash, i, packet->text, packet->text_bytes,
                             (gw_u32)(packet->sequence >> 32), extended ? 4 : 0);
@@ -132,7 +133,7 @@ GW_AVX512 void gw_avx512_apply_tags(const gw_ipsec_tag tags[GW_AVX512_LANES],
                                     gw_avx512_group *group, gw_ipsec_suite suite, gw_u32 outbound)
 {
     for (gw_u32 i = 0; i < group->count; i++) {
-        gw_avx512_packet *packet = group->packets[i];
+        gw_native_packet *packet = group->packets[i];
         gw_u8 *icv = packet->data + packet->data_bytes;
         const gw_u32 icv_bytes = packet->found.sa->icv_bytes;
         if (suite.protocol == GW_IPSEC_AH) {

@@ -22,7 +22,7 @@ typedef struct gw_avx512_mac_texts {
 } gw_avx512_mac_texts;
 
 GW_AVX512 void gw_avx512_mac_text(gw_avx512_mac_texts *texts, gw_u32 i,
-                                  const gw_avx512_packet *packet)
+                                  const gw_native_packet *packet)
 {
     const gw_ipsec_sa *sa = packet->found.sa;
     const gw_u32 suffix_bytes = (sa->flags & GW_IPSEC_SA_ESN) != 0 ? 4 : 0;
@@ -78,7 +78,7 @@ static __attribute__((noinline)) void gw_avx512_mac_tags(const gw_avx512_group *
     gw_avx512_sas sas;
     texts.longest = 0;
     for (gw_u32 i = 0; i < GW_AVX512_LANES; i++) {
-        const gw_avx512_packet *packet = group->packets[i];
+        const gw_native_packet *packet = group->packets[i];
         sas.sa[i] = packet->found.sa;
         gw_avx512_mac_text(&texts, i, packet);
     }

@@ -23,7 +23,7 @@ typedef struct gw_avx512_long_texts {
 } gw_avx512_long_texts;
 
 GW_AVX512 void gw_avx512_long_text(gw_avx512_long_texts *texts, gw_u32 i,
-                                   const gw_avx512_packet *packet)
+                                   const gw_native_packet *packet)
 {
     const gw_u32 suffix_bytes = (packet->found.sa->flags & GW_IPSEC_SA_ESN) != 0 ? 4 : 0;
     const gw_u32 all = packet->text_bytes + suffix_bytes;
@@ -195,7 +195,7 @@ static __attribute__((noinline)) void gw_avx512_long_tags(const gw_avx512_group 
     const gw_ipsec_sa *sa[GW_AVX512_LONG_LANES];
     texts.longest = 0;
     for (gw_u32 i = 0; i < GW_AVX512_LONG_LANES; i++) {
-        const gw_avx512_packet *packet = group->packets[first + i];
+        const gw_native_packet *packet = group->packets[first + i];
         sa[i] = packet->found.sa;
         gw_avx512_long_text(&texts, i, packet);
     }

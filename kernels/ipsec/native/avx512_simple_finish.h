@@ -70,7 +70,7 @@ GW_AVX512 void gw_avx512_fill_slots(gw_avx512_group *group, const gw_avx512_batc
 {
     const gw_u32 front = GW_ESP_HEADER_BYTES + gw_ipsec_iv_bytes(suite);
     for (gw_u32 i = 0; i < group->count && !group->slots_filled; i++) {
-        gw_avx512_packet *packet = &group->slots[i];
+        gw_native_packet *packet = &group->slots[i];
         packet->found.sa = group->sas.sa[i];
         packet->found.l2_bytes = GW_ETHERNET_BYTES;
         packet->found.version = 4;

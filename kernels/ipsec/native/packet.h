@@ -1,17 +1,18 @@
 /* Processes the headers of one packet before encryption or decryption, and completes the packet
- * afterwards. */
-#ifndef GODWIT_IPSEC_AVX512_PACKET_H
-#define GODWIT_IPSEC_AVX512_PACKET_H
+ * afterwards. All native forms use this code. */
+#ifndef GODWIT_IPSEC_NATIVE_PACKET_H
+#define GODWIT_IPSEC_NATIVE_PACKET_H
 
-#include "avx512.h"
+/* Marks functions that are always inlined. Values that a caller passes are then constants. */
+#define GW_NATIVE static inline __attribute__((always_inline))
 
 /* Additional state of an AH packet. */
-typedef struct gw_avx512_ah {
+typedef struct gw_native_ah {
     gw_ipsec_ah_input input;
     gw_ipsec_tag tag;
-} gw_avx512_ah;
+} gw_native_ah;
 
-typedef struct gw_avx512_packet {
+typedef struct gw_native_packet {
     gw_ipsec_found found;
     gw_u8 *text; /* authenticated bytes */
     gw_u8 *data; /* data to encrypt or decrypt; the ICV of ESP follows */
@@ -21,19 +22,19 @@ typedef struct gw_avx512_packet {
     gw_u32 next_header_at; /* inbound: see gw_ipsec_decryption */
     gw_u16 index;          /* index in the batch */
     gw_u16 authentic;      /* inbound: 1 if the ICV is correct */
-    gw_avx512_ah *ah;
-} gw_avx512_packet;
-GW_STATIC_ASSERT(sizeof(gw_avx512_packet) == 64, avx512_packet_size);
+    gw_native_ah *ah;
+} gw_native_packet;
+GW_STATIC_ASSERT(sizeof(gw_native_packet) == 64, native_packet_size);
 
 /* Suite and direction of a packet batch. Inlined loops treat them as constants. */
-typedef struct gw_avx512_operation {
+typedef struct gw_native_operation {
     gw_ipsec_suite suite;
     gw_u32 outbound;
-} gw_avx512_operation;
+} gw_native_operation;
 
 /* Writes the IV of an outbound packet. For CBC, it writes a nonce, whose encryption is the IV
  * (gw_ipsec_cbc_iv). */
-GW_AVX512 void gw_avx512_iv(gw_u8 *iv, gw_ipsec_suite suite, const gw_ipsec_sa *sa, gw_u64 sequence)
+GW_NATIVE void gw_native_iv(gw_u8 *iv, gw_ipsec_suite suite, const gw_ipsec_sa *sa, gw_u64 sequence)
 {
     if (suite.cipher == GW_IPSEC_CIPHER_CBC) {
         gw_aes_store(iv, gw_aes_words(sa->spi, (gw_u32)(sequence >> 32), (gw_u32)sequence,
@@ -43,30 +44,9 @@ GW_AVX512 void gw_avx512_iv(gw_u8 *iv, gw_ipsec_suite suite, const gw_ipsec_sa *
     }
 }
 
-/* ESP trailer of a tunnelled IPv4 packet (gw_ipsec_pad): up to 15 bytes of padding, the pad length,
- * and the next header. */
-typedef struct gw_avx512_padding {
-    __m256i all;
-    __mmask32 mask;
-    gw_u32 bytes;
-} gw_avx512_padding;
-
-GW_AVX512 gw_avx512_padding gw_avx512_padding_of(gw_u32 pad_bytes)
-{
-    static const gw_u8 numbers[32]
-        __attribute__((aligned(32))) = {1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16};
-    const __m256i all = _mm256_min_epu8(_mm256_set1_epi8((char)pad_bytes),
-                                        _mm256_load_si256((const __m256i *)numbers));
-    gw_avx512_padding padding;
-    padding.all = _mm256_mask_set1_epi8(all, (__mmask32)2 << pad_bytes, GW_PROTOCOL_IPV4);
-    padding.mask = ((__mmask32)4 << pad_bytes) - 1;
-    padding.bytes = pad_bytes;
-    return padding;
-}
-
 /* Writes the headers of an outbound ESP packet. Returns whether the packet must be encrypted. */
 static __attribute__((noinline)) gw_u32
-gw_avx512_esp_encapsulate_begin(gw_avx512_packet *packet, const gw_lane *lane, gw_ipsec_suite suite,
+gw_native_esp_encapsulate_begin(gw_native_packet *packet, const gw_lane *lane, gw_ipsec_suite suite,
                                 gw_descriptor *descriptor, gw_outcome *outcome)
 {
     packet->found = gw_ipsec_find(lane, descriptor, outcome);
@@ -84,13 +64,13 @@ gw_avx512_esp_encapsulate_begin(gw_avx512_packet *packet, const gw_lane *lane, g
     if (encryption.cipher_bytes == 0) {
         return 0;
     }
-    gw_avx512_iv(iv, suite, packet->found.sa, encryption.sequence);
+    gw_native_iv(iv, suite, packet->found.sa, encryption.sequence);
     return 1;
 }
 
 /* Checks the headers of an inbound ESP packet. Returns whether the packet must be verified and
  * decrypted. */
-GW_AVX512 gw_u32 gw_avx512_esp_decapsulate_begin(gw_avx512_packet *packet, const gw_lane *lane,
+GW_NATIVE gw_u32 gw_native_esp_decapsulate_begin(gw_native_packet *packet, const gw_lane *lane,
                                                  gw_ipsec_suite suite,
                                                  const gw_descriptor *descriptor,
                                                  gw_outcome *outcome)
@@ -112,8 +92,8 @@ GW_AVX512 gw_u32 gw_avx512_esp_decapsulate_begin(gw_avx512_packet *packet, const
 
 /* Writes the headers of an outbound AH packet, or checks the headers of an inbound AH packet.
  * Returns whether the packet must be authenticated. */
-GW_AVX512 gw_u32 gw_avx512_ah_begin(gw_avx512_packet *packet, const gw_lane *lane,
-                                    gw_avx512_operation operation, gw_descriptor *descriptor,
+GW_NATIVE gw_u32 gw_native_ah_begin(gw_native_packet *packet, const gw_lane *lane,
+                                    gw_native_operation operation, gw_descriptor *descriptor,
                                     gw_outcome *outcome)
 {
     gw_ipsec_ah_input *input = &packet->ah->input;
@@ -138,8 +118,8 @@ GW_AVX512 gw_u32 gw_avx512_ah_begin(gw_avx512_packet *packet, const gw_lane *lan
 
 /* Writes the headers of an outbound packet, or checks the headers of an inbound packet. Returns
  * whether the packet needs encryption, decryption or authentication. */
-GW_AVX512 gw_u32 gw_avx512_begin(gw_avx512_packet *packet, const gw_lane *lane,
-                                 gw_avx512_operation operation, gw_descriptor *descriptor_out,
+GW_NATIVE gw_u32 gw_native_begin(gw_native_packet *packet, const gw_lane *lane,
+                                 gw_native_operation operation, gw_descriptor *descriptor_out,
                                  gw_outcome *outcome_out)
 {
     packet->authentic = 1;
@@ -147,13 +127,13 @@ GW_AVX512 gw_u32 gw_avx512_begin(gw_avx512_packet *packet, const gw_lane *lane,
     gw_outcome outcome = {0, 0, 0, 0};
     gw_u32 more = 0;
     if (operation.suite.protocol == GW_IPSEC_AH) {
-        more = gw_avx512_ah_begin(packet, lane, operation, &descriptor, &outcome);
+        more = gw_native_ah_begin(packet, lane, operation, &descriptor, &outcome);
     } else if (operation.outbound) {
         more =
-            gw_avx512_esp_encapsulate_begin(packet, lane, operation.suite, &descriptor, &outcome);
+            gw_native_esp_encapsulate_begin(packet, lane, operation.suite, &descriptor, &outcome);
     } else {
         more =
-            gw_avx512_esp_decapsulate_begin(packet, lane, operation.suite, &descriptor, &outcome);
+            gw_native_esp_decapsulate_begin(packet, lane, operation.suite, &descriptor, &outcome);
     }
     descriptor_out->head = descriptor.head;
     descriptor_out->length = descriptor.length;
@@ -161,8 +141,8 @@ GW_AVX512 gw_u32 gw_avx512_begin(gw_avx512_packet *packet, const gw_lane *lane,
     return more;
 }
 
-GW_AVX512 void gw_avx512_finish(gw_avx512_packet *packet, const gw_lane *lane,
-                                gw_avx512_operation operation, gw_descriptor *descriptor_out,
+GW_NATIVE void gw_native_finish(gw_native_packet *packet, const gw_lane *lane,
+                                gw_native_operation operation, gw_descriptor *descriptor_out,
                                 gw_outcome *outcome_out)
 {
     const gw_ipsec_suite suite = operation.suite;
