@@ -4,14 +4,14 @@ use std::env;
 use std::fmt::Write as _;
 use std::path::Path;
 
-use crate::levels::{GENERIC_LEVELS, NATIVE_FEATURES, NATIVE_FLAGS, X86_64_LEVELS};
+use crate::levels::{GENERIC_LEVELS, NATIVE_FORMS, NativeForm, X86_64_LEVELS};
 use crate::sources::CpuText;
 use crate::write;
 
 /// Flag of clang that counts branches for libFuzzer.
 const COVERAGE: &str = "-fsanitize-coverage=inline-8bit-counters,pc-table";
 
-/// Compiles the kernels for each x86-64 level, and the hand-written AVX-512 kernels.
+/// Compiles the kernels for each x86-64 level, and the hand-written native forms.
 pub(super) fn compile(root: &Path, out: &Path, cpu: &CpuText) {
     let x86_64 = env::var("CARGO_CFG_TARGET_ARCH").is_ok_and(|arch| arch == "x86_64");
     let levels = if x86_64 { X86_64_LEVELS } else { GENERIC_LEVELS };
@@ -49,46 +49,79 @@ pub(super) fn compile(root: &Path, out: &Path, cpu: &CpuText) {
         &format!("unsafe extern \"C\" {{\n{externs}}}\n\nstatic LEVELS: &[Level] = &[\n{table}];\n"),
     );
     compiler(root, out).file(root.join("layout.c")).compile("godwit_layout");
-    compile_native(root, out, x86_64);
+    compile_natives(root, out, x86_64);
 }
 
-/// Compiles kernels for special CPU features, such as AVX-512. Leaves out features whose flags the
+/// Compiles kernels for special CPU features, such as AVX-512. Leaves out forms whose flags the
 /// compiler does not support. Also leaves them out for fuzz targets, which do not run these
 /// kernels: clang 14 needs more than seven minutes to add coverage counters and sanitizers to them.
-fn compile_native(root: &Path, out: &Path, x86_64: bool) {
+fn compile_natives(root: &Path, out: &Path, x86_64: bool) {
     let mut externs = String::new();
     let mut table = String::new();
     compiler(root, out).file(root.join("covers.c")).compile("godwit_covers");
-    let mut build = compiler(root, out);
     let is_fuzzed = env::var_os("CARGO_CFG_FUZZING").is_some();
-    if x86_64 && !is_fuzzed && NATIVE_FLAGS.iter().all(|flag| build.is_flag_supported(flag).unwrap_or(false)) {
-        for flag in NATIVE_FLAGS {
+    let forms = if x86_64 && !is_fuzzed { NATIVE_FORMS } else { &[] };
+    let mut declared = Vec::new();
+    for form in forms {
+        let level = X86_64_LEVELS.iter().find(|level| level.name == form.level).expect("a level of the list");
+        let (flags, features): (Vec<_>, Vec<_>) = form.extras.iter().copied().unzip();
+        let flags = [level.flags, &flags].concat();
+        let mut build = compiler(root, out);
+        if flags.iter().any(|flag| !build.is_flag_supported(flag).unwrap_or(false)) {
+            println!("cargo::warning=the C compiler does not support {}, so this form is left out", form.name);
+            continue;
+        }
+        for flag in &flags {
             build.flag(flag);
         }
-        build.out_dir(out.join("native")).file(root.join("native.c")).compile("godwit_native");
-        let v4 = X86_64_LEVELS.iter().find(|level| level.name == "x86-64-v4").expect("a level of the list");
-        let features = [v4.features, NATIVE_FEATURES].concat();
-        externs += "    safe fn gw_native_avx512_covers(kernel: u32, variant: u32) -> u32;\n    \
-                    fn gw_native_avx512(kernel: u32, call: *const BinCall);\n    \
-                    fn gw_native_ipv4_bulk(image: *const u8, variant: u32, addresses: *const u32, \
-                    next_hops: *mut u32, count: u64, ahead: u64);\n    \
-                    fn gw_native_ipv6_bulk(image: *const u8, variant: u32, addresses: *const [u8; 16], \
-                    next_hops: *mut u32, count: u64);\n";
-        writeln!(
-            table,
-            "    Native {{\n        name: \"avx512\",\n        features: &{features:?},\n        \
-             supported: || {{\n            {}\n        }},\n        covers: gw_native_avx512_covers,\n        \
-             run_bin: gw_native_avx512,\n        \
-             ipv4_bulk: gw_native_ipv4_bulk,\n        \
-             ipv6_bulk: gw_native_ipv6_bulk,\n    }},",
-            detected(&features)
-        )
-        .expect("writing to a String");
+        let suffix = form.name.replace('-', "_");
+        build.out_dir(out.join(format!("native_{suffix}"))).define("GW_NATIVE_FORM", suffix.as_str());
+        build.file(root.join(form.source)).compile(&format!("godwit_native_{suffix}"));
+        if !declared.contains(&form.covers) {
+            declared.push(form.covers);
+            writeln!(externs, "    safe fn {}(kernel: u32, variant: u32) -> u32;", form.covers)
+                .expect("writing to a String");
+        }
+        describe_native(form, &suffix, &[level.features, &features].concat(), &flags, &mut externs, &mut table);
     }
     write(
         &out.join("natives.rs"),
         &format!("unsafe extern \"C\" {{\n{externs}}}\n\nstatic NATIVES: &[Native] = &[\n{table}];\n"),
     );
+}
+
+/// Appends the Rust declarations of one native form's C functions to `externs`, and a description
+/// of the form to `table`.
+fn describe_native(
+    form: &NativeForm,
+    suffix: &str,
+    features: &[&str],
+    flags: &[&str],
+    externs: &mut String,
+    table: &mut String,
+) {
+    writeln!(externs, "    fn gw_native_{suffix}(kernel: u32, call: *const BinCall);").expect("writing to a String");
+    if form.looks_up {
+        *externs += "    fn gw_native_ipv4_bulk(image: *const u8, variant: u32, addresses: *const u32, \
+                     next_hops: *mut u32, count: u64, ahead: u64);\n    \
+                     fn gw_native_ipv6_bulk(image: *const u8, variant: u32, addresses: *const [u8; 16], \
+                     next_hops: *mut u32, count: u64);\n";
+    }
+    let lookups = match form.looks_up {
+        true => "Some(Lookups { ipv4_bulk: gw_native_ipv4_bulk, ipv6_bulk: gw_native_ipv6_bulk })",
+        false => "None",
+    };
+    writeln!(
+        table,
+        "    Native {{\n        name: \"{}\",\n        source: \"{}\",\n        features: &{features:?},\n        \
+         flags: &{flags:?},\n        supported: || {{\n            {}\n        }},\n        covers: {},\n        \
+         run_bin: gw_native_{suffix},\n        lookups: {lookups},\n    }},",
+        form.name,
+        form.source,
+        detected(features),
+        form.covers
+    )
+    .expect("writing to a String");
 }
 
 /// Returns a Rust expression that is true at run time if the CPU has all `features`.

@@ -74,10 +74,56 @@ pub(super) const X86_64_LEVELS: &[Level] = &[
     },
 ];
 
-/// Compiler flags that `native.c` requires.
-pub(super) const NATIVE_FLAGS: &[&str] = &["-march=x86-64-v4", "-maes", "-mpclmul", "-mvaes", "-mvpclmulqdq"];
-/// CPU features that [`NATIVE_FLAGS`] enable in addition to x86-64-v4.
-pub(super) const NATIVE_FEATURES: &[&str] = &["vaes", "vpclmulqdq"];
+/// Set of CPU features for which the build compiles a native form.
+pub(super) struct NativeForm {
+    pub(super) name: &'static str,
+    /// C file of the form.
+    pub(super) source: &'static str,
+    /// x86-64 level whose flags and features the form includes.
+    pub(super) level: &'static str,
+    /// Further compiler flags, each with the CPU feature that it enables.
+    pub(super) extras: &'static [(&'static str, &'static str)],
+    /// C function that tells which variants of a kernel the form covers.
+    pub(super) covers: &'static str,
+    /// Whether the form also looks up IPv4 and IPv6 addresses.
+    pub(super) looks_up: bool,
+}
+
+/// Native forms. If no time is significant, a CPU uses the last one that it supports.
+pub(super) const NATIVE_FORMS: &[NativeForm] = &[
+    NativeForm {
+        name: "avx2",
+        source: "native_avx2.c",
+        level: "x86-64-v3",
+        extras: &[],
+        covers: "gw_native_avx2_covers",
+        looks_up: false,
+    },
+    NativeForm {
+        name: "avx2-sha",
+        source: "native_avx2.c",
+        level: "x86-64-v3",
+        extras: &[("-msha", "sha")],
+        covers: "gw_native_avx2_covers",
+        looks_up: false,
+    },
+    NativeForm {
+        name: "avx2-vaes",
+        source: "native_avx2.c",
+        level: "x86-64-v3",
+        extras: &[("-msha", "sha"), ("-mvaes", "vaes"), ("-mvpclmulqdq", "vpclmulqdq")],
+        covers: "gw_native_avx2_covers",
+        looks_up: false,
+    },
+    NativeForm {
+        name: "avx512",
+        source: "native.c",
+        level: "x86-64-v4",
+        extras: &[("-mvaes", "vaes"), ("-mvpclmulqdq", "vpclmulqdq")],
+        covers: "gw_native_avx512_covers",
+        looks_up: true,
+    },
+];
 
 /// The only level on architectures other than x86-64. It uses the default flags of the compilation
 /// target.

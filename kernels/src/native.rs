@@ -8,13 +8,22 @@ use crate::BinCall;
 /// Kernels that use special CPU features. A [`Level`](crate::Level) provides all other kernels and
 /// variants.
 pub struct Native {
-    /// Name of the kernels: `avx512`.
+    /// Name of the kernels, such as `avx512`.
     pub name: &'static str,
+    /// C file of the kernels.
+    pub source: &'static str,
     /// CPU features that these kernels require beyond the baseline of the architecture.
     pub features: &'static [&'static str],
+    /// Compiler flags that enable these features.
+    pub flags: &'static [&'static str],
     supported: fn() -> bool,
     covers: extern "C" fn(u32, u32) -> u32,
     run_bin: unsafe extern "C" fn(u32, *const BinCall),
+    lookups: Option<Lookups>,
+}
+
+/// Lookups of many addresses at once.
+struct Lookups {
     ipv4_bulk: unsafe extern "C" fn(*const u8, u32, *const u32, *mut u32, u64, u64),
     ipv6_bulk: unsafe extern "C" fn(*const u8, u32, *const [u8; 16], *mut u32, u64),
 }
@@ -51,11 +60,16 @@ impl Native {
         unsafe { (self.run_bin)(u32::from(kernel), call) }
     }
 
+    /// Returns whether these kernels look up IPv4 and IPv6 addresses.
+    pub fn looks_up(&self) -> bool {
+        self.lookups.is_some()
+    }
+
     /// Looks up IPv4 addresses as [`Level::ipv4_lookup_bulk`](crate::Level::ipv4_lookup_bulk) does.
     ///
     /// # Panics
     ///
-    /// Panics if `next_hops` is shorter than `addresses`.
+    /// Panics if `next_hops` is shorter than `addresses`, or if [`Native::looks_up`] is false.
     ///
     /// # Safety
     ///
@@ -70,10 +84,11 @@ impl Native {
     ) {
         assert!(next_hops.len() >= addresses.len());
         debug_assert!(self.supported() && image.addr().is_multiple_of(64));
+        let lookups = self.lookups.as_ref().expect("the form looks up addresses");
         // SAFETY: the assertion checks the lengths of the slices. The caller guarantees the rest.
         unsafe {
             let (addresses, count) = (addresses.as_ptr(), addresses.len() as u64);
-            (self.ipv4_bulk)(image, variant, addresses, next_hops.as_mut_ptr(), count, ahead as u64);
+            (lookups.ipv4_bulk)(image, variant, addresses, next_hops.as_mut_ptr(), count, ahead as u64);
         }
     }
 
@@ -81,7 +96,7 @@ impl Native {
     ///
     /// # Panics
     ///
-    /// Panics if `next_hops` is shorter than `addresses`.
+    /// Panics if `next_hops` is shorter than `addresses`, or if [`Native::looks_up`] is false.
     ///
     /// # Safety
     ///
@@ -95,9 +110,10 @@ impl Native {
     ) {
         assert!(next_hops.len() >= addresses.len());
         debug_assert!(self.supported() && image.addr().is_multiple_of(64));
+        let lookups = self.lookups.as_ref().expect("the form looks up addresses");
         // SAFETY: the assertion checks the lengths of the slices. The caller guarantees the rest.
         unsafe {
-            (self.ipv6_bulk)(image, variant, addresses.as_ptr(), next_hops.as_mut_ptr(), addresses.len() as u64);
+            (lookups.ipv6_bulk)(image, variant, addresses.as_ptr(), next_hops.as_mut_ptr(), addresses.len() as u64);
         }
     }
 }

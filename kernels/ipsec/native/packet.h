@@ -173,4 +173,19 @@ GW_NATIVE void gw_native_finish(gw_native_packet *packet, const gw_lane *lane,
     *outcome_out = outcome;
 }
 
+/* Stores the ICV of an outbound packet, or compares the ICV of an inbound packet with its tag. */
+GW_NATIVE void gw_native_apply_tag(gw_native_packet *packet, gw_native_operation operation,
+                                   gw_ipsec_tag tag)
+{
+    gw_u8 *icv = packet->data + packet->data_bytes;
+    const gw_u32 icv_bytes = packet->found.sa->icv_bytes;
+    if (operation.suite.protocol == GW_IPSEC_AH) {
+        packet->ah->tag = tag;
+    } else if (operation.outbound) {
+        gw_ipsec_tag_store(icv, tag, icv_bytes);
+    } else {
+        packet->authentic = gw_ipsec_tag_equal(icv, tag, icv_bytes);
+    }
+}
+
 #endif

@@ -5,7 +5,8 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use godwit_kernels::{GROUP_MAX, levels, natives};
+use godwit_abi::Bin;
+use godwit_kernels::{GROUP_MAX, Native, levels, natives};
 use godwit_test_support::skip;
 
 use crate::common::batch::Batch;
@@ -21,12 +22,13 @@ use crate::common::ndn::ndn_part;
 struct Form {
     /// Number of packets that gopt interleaves.
     group: u32,
-    /// Whether AVX-512 forms run where there are some.
-    is_native: bool,
+    /// Index of the supported native form that runs the bins that it covers.
+    native: Option<usize>,
 }
 
-fn has_native() -> bool {
-    natives().iter().any(|native| native.supported())
+/// Returns the native forms that this CPU supports.
+fn supported_natives() -> Vec<&'static Native> {
+    natives().iter().filter(|native| native.supported()).collect()
 }
 
 /// Program with sanitizers.
@@ -35,8 +37,8 @@ struct Sanitized {
 }
 
 impl Sanitized {
-    /// Compiles the kernels for the highest level of this CPU, and the AVX-512 forms if it has
-    /// AVX-512. Returns `None` and reports a skipped test if the compiler has no sanitizers.
+    /// Compiles the kernels for the highest level of this CPU, and its native forms. Returns `None`
+    /// and reports a skipped test if the compiler has no sanitizers.
     fn build() -> Option<Self> {
         let level = levels().iter().rfind(|level| level.supported())?;
         let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join("sanitized");
@@ -50,29 +52,28 @@ impl Sanitized {
             skip("kernels under sanitizers need a C compiler with sanitizers");
             return None;
         }
-        let defines = [format!("-DGW_LEVEL={suffix}"), format!("-DRUN_BIN=gw_run_bin_{suffix}")];
-        let mut sources = vec![
-            (out.join(&suffix).join("cpu.c"), "cpu.o"),
-            (root.join("tests/forms/sanitized/program.c"), "program.o"),
-        ];
-        let mut arguments = vec![defines[0].as_str(), defines[1].as_str()];
-        if has_native() {
-            sources.extend([(root.join("native.c"), "native.o"), (root.join("covers.c"), "covers.o")]);
-            arguments.push("-DNATIVE");
+        let level_suffix = format!("-DGW_LEVEL={suffix}");
+        let mut program = vec![format!("-DRUN_BIN=gw_run_bin_{suffix}"), "-DNATIVE_FORMS=".to_owned()];
+        let mut sources = vec![(out.join(&suffix).join("cpu.c"), "cpu.o".to_owned(), vec![level_suffix], level.flags)];
+        for native in supported_natives() {
+            let suffix = native.name.replace('-', "_");
+            program[1] += &format!("NATIVE_FORM({suffix}) ");
+            let form = vec![format!("-DGW_NATIVE_FORM={suffix}")];
+            sources.push((root.join(native.source), format!("native_{suffix}.o"), form, native.flags));
         }
-        arguments.extend(level.flags);
+        sources.push((root.join("tests/forms/sanitized/program.c"), "program.o".to_owned(), program, level.flags));
         let compilers: Vec<_> = sources
             .iter()
-            .map(|(source, object)| {
-                let mut command = built.compiler(&arguments, object);
-                command.arg("-c").arg(source).spawn().expect("the compiler compiled the probe")
+            .map(|(source, object, defines, flags)| {
+                let mut command = built.compiler(flags, object);
+                command.args(defines).arg("-c").arg(source).spawn().expect("the compiler compiled the probe")
             })
             .collect();
-        for ((source, _), mut compiler) in sources.iter().zip(compilers) {
+        for ((source, ..), mut compiler) in sources.iter().zip(compilers) {
             assert!(compiler.wait().unwrap().success(), "{}", source.display());
         }
         let mut link = built.compiler(&[], "program");
-        link.args(sources.iter().map(|(_, object)| built.folder.join(object)));
+        link.args(sources.iter().map(|(_, object, ..)| built.folder.join(object)));
         assert!(link.status().unwrap().success(), "program");
         Some(built)
     }
@@ -101,9 +102,12 @@ impl Sanitized {
             batch.descriptors.len(),
             chunk.bins.len(),
             form.group as usize,
-            usize::from(form.is_native),
         ]
         .map(|number| number as u64);
+        let natives = supported_natives();
+        // For each bin: the index of the native form that runs it, or `u32::MAX`.
+        let runs = |bin: &Bin| form.native.filter(|&index| natives[index].covers(bin.kernel, bin.variant));
+        let forms: Vec<u32> = chunk.bins.iter().map(|bin| runs(bin).map_or(u32::MAX, |index| index as u32)).collect();
         let parts = [
             bytes_of(&header),
             batch.arena.bytes(),
@@ -113,6 +117,7 @@ impl Sanitized {
             bytes_of(&batch.parameters),
             bytes_of(&batch.outcomes),
             bytes_of(&chunk.bins),
+            bytes_of(&forms),
         ];
         let [input, output] = ["input", "output"].map(|name| self.folder.join(name));
         fs::write(&input, parts.concat()).unwrap();
@@ -166,12 +171,12 @@ fn every_form_for_cpus_stays_within_its_buffers() {
         if bins.len() == 4 {
             sanitized.assert_same(&chunk, &expected, Form::default());
         }
-        if has_native() {
-            sanitized.assert_same(&chunk, &expected, Form { is_native: true, ..Form::default() });
+        for index in 0..supported_natives().len() {
+            sanitized.assert_same(&chunk, &expected, Form { native: Some(index), ..Form::default() });
         }
     }
-    if !has_native() {
-        skip("the CPU has no AVX-512");
+    for native in natives().iter().filter(|native| !native.supported()) {
+        skip(format_args!("the CPU lacks some of {:?} for native {}", native.features, native.name));
     }
 
     // The sanitizers notice a kernel that reads behind its buffer: the descriptors claim buffers

@@ -89,7 +89,7 @@ fn enter_ours<'a>(race: &mut Race<'a>, name: &str, function: &'a dyn Function, a
         };
         enter(race, &format!("{name}, {}", level.name), &details, Box::new(lookup), function, addresses);
     }
-    for native in godwit_kernels::natives().iter().filter(|native| native.supported()) {
+    for native in godwit_kernels::natives().iter().filter(|native| native.supported() && native.looks_up()) {
         let lookup = move |image, variant, addresses: &[u32], next_hops: &mut [u32], ahead| {
             // SAFETY: this CPU supports the form, and `ipv4` built the image for this variant.
             #[allow(unsafe_code, reason = "the entry is C")]

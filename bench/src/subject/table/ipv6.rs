@@ -69,7 +69,7 @@ fn table(
         }
     }
     for (form, function) in &functions {
-        for native in godwit_kernels::natives().iter().filter(|native| native.supported()) {
+        for native in godwit_kernels::natives().iter().filter(|native| native.supported() && native.looks_up()) {
             let lookup = move |image, variant, addresses: &[[u8; 16]], next_hops: &mut [u32]| {
                 // SAFETY: this CPU supports the form, and `ipv6` built the image for this variant.
                 #[allow(unsafe_code, reason = "the entry is C")]

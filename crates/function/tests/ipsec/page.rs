@@ -42,7 +42,7 @@ fn suite_table_matches_the_kernels() {
     let table = page.split("## Suites").nth(1).unwrap().split("\n## ").next().unwrap();
     let found: Vec<&str> = table.lines().filter(|line| line.starts_with("| `") && line.ends_with("yes |")).collect();
     let kernel = kind("ipsec").unwrap().contract.bin_kernel();
-    let native = godwit_kernels::natives().first();
+    let native = godwit_kernels::natives().iter().find(|native| native.name == "avx512");
     for (number, suite) in (0u8..).zip(SUITES) {
         let row = found[usize::from(number)];
         assert!(row.starts_with(&format!("| `{}` | yes | yes | ", suite.name)), "{row}");

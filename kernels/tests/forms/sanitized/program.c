@@ -1,7 +1,7 @@
 /* Runs the bins of a chunk with kernels that are compiled with sanitizers. `sanitized.rs` writes
  * the input file and reads the output file. A problem of a kernel ends the program.
  *
- * RUN_BIN names the function that runs a bin. With NATIVE, there are also AVX-512 forms. */
+ * RUN_BIN names the function that runs a bin. NATIVE_FORMS lists the native forms of this CPU. */
 #include <sanitizer/asan_interface.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -12,10 +12,20 @@
 #include "dialect/loops_cpu.h"
 
 void RUN_BIN(gw_u32 kernel, const gw_bin_call *call);
-#ifdef NATIVE
-void gw_native_avx512(gw_u32 kernel, const gw_bin_call *call);
-gw_u32 gw_native_avx512_covers(gw_u32 kernel, gw_u32 variant);
-#endif
+
+typedef void run_native(gw_u32 kernel, const gw_bin_call *call);
+
+#define NATIVE_FORM(name) run_native gw_native_##name;
+NATIVE_FORMS
+#undef NATIVE_FORM
+
+/* Native forms, in the order of NATIVE_FORMS. */
+static run_native *const natives[] = {
+#define NATIVE_FORM(name) gw_native_##name,
+    NATIVE_FORMS
+#undef NATIVE_FORM
+        NULL,
+};
 
 /* Numbers at the start of the input. */
 typedef struct header {
@@ -24,8 +34,7 @@ typedef struct header {
     gw_u64 images;
     gw_u64 packets;
     gw_u64 bins;
-    gw_u64 group;     /* interleaved packets of the gopt form */
-    gw_u64 is_native; /* whether AVX-512 forms run */
+    gw_u64 group; /* interleaved packets of the gopt form */
 } header;
 
 static void fail(const char *what)
@@ -59,6 +68,7 @@ int main(int count, char **arguments)
     gw_u64 *parameters = next(input, head.packets * sizeof *parameters);
     gw_outcome *outcomes = next(input, head.packets * sizeof *outcomes);
     gw_bin *bins = next(input, head.bins * sizeof *bins);
+    gw_u32 *forms = next(input, head.bins * sizeof *forms); /* index in `natives`, or ~0 */
     fclose(input);
 
     for (gw_u64 index = 0; index < head.bins; index++) {
@@ -79,12 +89,10 @@ int main(int count, char **arguments)
             .variant = bin->variant,
             .group = (gw_u32)head.group,
         };
-#ifdef NATIVE
-        if (head.is_native && gw_native_avx512_covers(bin->kernel, bin->variant)) {
-            gw_native_avx512(bin->kernel, &call);
+        if (forms[index] != ~0u) {
+            natives[forms[index]](bin->kernel, &call);
             continue;
         }
-#endif
         RUN_BIN(bin->kernel, &call);
     }
     ASAN_UNPOISON_MEMORY_REGION(arena, head.arena_bytes);
