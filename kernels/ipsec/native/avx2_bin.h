@@ -4,6 +4,7 @@
 
 #include "avx2_cbc.h"
 #include "avx2_chacha.h"
+#include "avx2_ctr.h"
 #include "avx2_gcm.h"
 #include "avx2_hmac.h"
 #include "avx2_poly.h"
@@ -128,15 +129,10 @@ GW_NATIVE void gw_avx2_cipher(gw_avx2_group *group, gw_native_operation operatio
     }
     for (gw_u32 i = 0; i < group->count; i++) {
         const gw_native_packet *packet = &group->packets[i];
-        const gw_ipsec_sa *sa = packet->found.sa;
-        if (!packet->authentic) {
-            continue;
-        }
-        if (suite.cipher == GW_IPSEC_CIPHER_CBC) {
-            gw_aes_cbc_decrypt((const gw_u8 *)sa->keys, rounds, gw_aes_load(packet->data - 16),
-                               packet->data, packet->data_bytes / 16);
-        } else {
-            gw_ipsec_stream(sa, suite, packet->data - 8, packet->data, packet->data_bytes);
+        if (packet->authentic && suite.cipher == GW_IPSEC_CIPHER_CBC) {
+            gw_avx2_cbc_decrypt(packet, rounds);
+        } else if (packet->authentic) {
+            gw_avx2_ctr(packet, rounds);
         }
     }
 }

@@ -3,12 +3,12 @@
 //! | module | form under test |
 //! |---|---|
 //! | `contract` | CPU levels, compared with expectations written from the contracts |
-//! | `native` | AVX-512 forms of IPsec |
+//! | `native` | native forms of IPsec, for AVX2 and AVX-512 |
 //! | `opencl` | OpenCL text, on every OpenCL device of this machine |
 //! | `cuda` | CUDA text, compiled by NVRTC but not run |
 //! | `emulation` | CUDA text, compiled by g++ and run on the CPU |
 //! | `races` | the same, under the thread sanitizer |
-//! | `sanitized` | CPU levels, gopt and AVX-512, under the address sanitizer |
+//! | `sanitized` | CPU levels, gopt and native forms, under the address sanitizer |
 //! | `dpi_group` | `dpi` with several lanes for one packet |
 
 mod common;

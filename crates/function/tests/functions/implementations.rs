@@ -22,7 +22,7 @@ pub(crate) struct Job<'a> {
     pub(crate) outcomes: &'a mut [Outcome],
 }
 
-/// Returns every CPU level, the interleaved kernels with several group sizes, and the AVX-512
+/// Returns every CPU level, the interleaved kernels with several group sizes, and the native
 /// kernels.
 pub(crate) fn implementations() -> Vec<Implementation> {
     let highest = levels().iter().rfind(|level| level.supported());
