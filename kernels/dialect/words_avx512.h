@@ -21,6 +21,11 @@ typedef gw_u32 gw_words_16 __attribute__((vector_size(64)));
 #undef GW_EQUAL
 #undef GW_AT_LEAST
 #undef GW_HAS
+#undef GW_ROTATE
+#undef GW_CHOOSE
+#undef GW_PARITY
+#undef GW_XOR_OR_NOT
+#undef GW_IN_ORDER
 
 #define GW_WORD       gw_words_16
 #define GW_TEST       __mmask16
@@ -28,9 +33,16 @@ typedef gw_u32 gw_words_16 __attribute__((vector_size(64)));
 #define GW_NAME(name) name##_16
 #define GW_SELECT(test, a, b)                                                                      \
     ((gw_words_16)_mm512_mask_mov_epi32(GW_REGISTER(b), (test), GW_REGISTER(a)))
-#define GW_NOT(test)       ((__mmask16) ~(test))
-#define GW_EQUAL(a, b)     _mm512_cmpeq_epu32_mask(GW_REGISTER(a), GW_REGISTER(b))
-#define GW_AT_LEAST(a, b)  _mm512_cmpge_epu32_mask(GW_REGISTER(a), GW_REGISTER(b))
-#define GW_HAS(word, bits) _mm512_test_epi32_mask(GW_REGISTER(word), GW_REGISTER(bits))
+#define GW_NOT(test)      ((__mmask16) ~(test))
+#define GW_EQUAL(a, b)    _mm512_cmpeq_epu32_mask(GW_REGISTER(a), GW_REGISTER(b))
+#define GW_AT_LEAST(a, b) _mm512_cmpge_epu32_mask(GW_REGISTER(a), GW_REGISTER(b))
+#define GW_LOGIC(table, a, b, c)                                                                   \
+    ((gw_words_16)_mm512_ternarylogic_epi32(GW_REGISTER(a), GW_REGISTER(b), GW_REGISTER(c), table))
+#define GW_ROTATE(word, bits)  ((gw_words_16)_mm512_rol_epi32(GW_REGISTER(word), bits))
+#define GW_CHOOSE(a, b, c)     GW_LOGIC(0xca, a, b, c)
+#define GW_PARITY(a, b, c)     GW_LOGIC(0x96, a, b, c)
+#define GW_XOR_OR_NOT(a, b, c) GW_LOGIC(0x2d, a, b, c)
+#define GW_IN_ORDER(word)      __asm__("" : "+v"(word))
+#define GW_HAS(word, bits)     _mm512_test_epi32_mask(GW_REGISTER(word), GW_REGISTER(bits))
 
 #endif

@@ -4,7 +4,7 @@
 #ifndef GODWIT_SHA512_H
 #define GODWIT_SHA512_H
 
-#include "text.h"
+#include "../common/text.h"
 
 #define GW_SHA512_BLOCK_BYTES 128u
 

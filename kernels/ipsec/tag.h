@@ -2,12 +2,12 @@
 #ifndef GODWIT_IPSEC_TAG_H
 #define GODWIT_IPSEC_TAG_H
 
-#include "chacha20.h"
-#include "poly1305.h"
-#include "sha1.h"
-#include "sha256.h"
+#include "../common/chacha20.h"
+#include "../common/poly1305.h"
+#include "../common/sha1.h"
+#include "../common/sha256.h"
 #include "sha512.h"
-#include "text.h"
+#include "../common/text.h"
 
 /* Authentication tag: the first 32 bytes of the algorithm's output, as big-endian words. A shorter
  * output is extended with zeros. The ICV of a packet is the first icv_bytes bytes of the tag. */

@@ -1,7 +1,7 @@
 /* Input text of a hash or MAC: contiguous bytes of a packet, and optionally four bytes that are not
  * in the packet. */
-#ifndef GODWIT_IPSEC_TEXT_H
-#define GODWIT_IPSEC_TEXT_H
+#ifndef GODWIT_TEXT_H
+#define GODWIT_TEXT_H
 
 typedef struct gw_text {
     const GW_GLOBAL gw_u8 *data;

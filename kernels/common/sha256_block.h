@@ -1,22 +1,19 @@
-/* SHA-256 (FIPS 180-4, section 6.2) and HMAC-SHA-256 (RFC 2104, RFC 4868). Instead of the key, the
- * SA (security association) holds the hash states after the two HMAC key blocks. */
-#ifndef GODWIT_SHA256_H
-#define GODWIT_SHA256_H
+/* The compression function of SHA-256 (FIPS 180-4, section 6.2.2), in words of one packet or of
+ * several packets (dialect/words.h). The file has no include guard, because it is included once per
+ * word type. */
 
-#include "text.h"
+typedef struct GW_NAME(gw_sha256) {
+    GW_WORD a;
+    GW_WORD b;
+    GW_WORD c;
+    GW_WORD d;
+    GW_WORD e;
+    GW_WORD f;
+    GW_WORD g;
+    GW_WORD h;
+} GW_NAME(gw_sha256);
 
-#define GW_SHA256_BLOCK_BYTES 64u
-
-typedef struct gw_sha256 {
-    gw_u32 a;
-    gw_u32 b;
-    gw_u32 c;
-    gw_u32 d;
-    gw_u32 e;
-    gw_u32 f;
-    gw_u32 g;
-    gw_u32 h;
-} gw_sha256;
+#ifndef GW_SHA256_ROUND
 
 /* Round constants of SHA-256 (FIPS 180-4, section 4.2.2). */
 /* clang-format off */
@@ -37,9 +34,8 @@ GW_TABLE gw_u32 gw_sha256_constants[64] = {
 #define GW_SHA256_CH(e, f, g)  ((g) ^ ((e) & ((f) ^ (g))))
 #define GW_SHA256_MAJ(a, b, c) (((a) & (b)) | ((c) & ((a) | (b))))
 #define GW_SHA256_TURN(x, i, j, k)                                                                 \
-    (gw_rotate_left32(x, 32 - (i)) ^ gw_rotate_left32(x, 32 - (j)) ^ gw_rotate_left32(x, 32 - (k)))
-#define GW_SHA256_SHIFT(x, i, j, k)                                                                \
-    (gw_rotate_left32(x, 32 - (i)) ^ gw_rotate_left32(x, 32 - (j)) ^ ((x) >> (k)))
+    (GW_ROTATE(x, 32 - (i)) ^ GW_ROTATE(x, 32 - (j)) ^ GW_ROTATE(x, 32 - (k)))
+#define GW_SHA256_SHIFT(x, i, j, k) (GW_ROTATE(x, 32 - (i)) ^ GW_ROTATE(x, 32 - (j)) ^ ((x) >> (k)))
 
 /* Performs one of the 64 SHA-256 rounds. The caller permutes the variables between rounds instead
  * of moving values. */
@@ -66,17 +62,19 @@ GW_TABLE gw_u32 gw_sha256_constants[64] = {
     GW_SHA256_ROUND(c, d, e, f, g, h, a, b, source(w, (t) + 6) + from[(t) + 6]);                   \
     GW_SHA256_ROUND(b, c, d, e, f, g, h, a, source(w, (t) + 7) + from[(t) + 7])
 
+#endif
+
 /* Updates a SHA-256 state with one block of 16 words. The words are overwritten. */
-GW_LANE void gw_sha256_block(gw_sha256 *state, gw_u32 *w)
+GW_WORDWISE void GW_NAME(gw_sha256_block)(GW_NAME(gw_sha256) * state, GW_WORD *w)
 {
-    gw_u32 a = state->a;
-    gw_u32 b = state->b;
-    gw_u32 c = state->c;
-    gw_u32 d = state->d;
-    gw_u32 e = state->e;
-    gw_u32 f = state->f;
-    gw_u32 g = state->g;
-    gw_u32 h = state->h;
+    GW_WORD a = state->a;
+    GW_WORD b = state->b;
+    GW_WORD c = state->c;
+    GW_WORD d = state->d;
+    GW_WORD e = state->e;
+    GW_WORD f = state->f;
+    GW_WORD g = state->g;
+    GW_WORD h = state->h;
 
     GW_SHA256_EIGHT(GW_SHA256_GIVEN, gw_sha256_constants, 0);
     GW_SHA256_EIGHT(GW_SHA256_GIVEN, gw_sha256_constants, 8);
@@ -95,76 +93,3 @@ GW_LANE void gw_sha256_block(gw_sha256 *state, gw_u32 *w)
     state->g += g;
     state->h += h;
 }
-
-/* Hashes a text with SHA-256 and stores the digest in `state`. Initially, `state` is the hash state
- * after the HMAC key block. */
-GW_LANE void gw_sha256_finish(gw_sha256 *state, gw_text text)
-{
-    const gw_u32 bytes = text.bytes + text.suffix_bytes;
-    gw_u32 w[16];
-    gw_u32 at = 0;
-    for (; at + GW_SHA256_BLOCK_BYTES <= text.bytes; at += GW_SHA256_BLOCK_BYTES) {
-        for (gw_u32 i = 0; i < 16; i++) {
-            w[i] = gw_load_be32(text.data + at + 4 * i);
-        }
-        gw_sha256_block(state, w);
-    }
-    /* The rest of the text, 0x80, zeros and the length fill one or two blocks (FIPS 180-4, section
-     * 5.1.1). */
-    const gw_u32 end =
-        at + (bytes - at + 9 > GW_SHA256_BLOCK_BYTES ? 2 : 1) * GW_SHA256_BLOCK_BYTES;
-    for (; at < end; at += GW_SHA256_BLOCK_BYTES) {
-        for (gw_u32 i = 0; i < 16; i++) {
-            w[i] = gw_text_word(text, at + 4 * i, 0x80u);
-        }
-        if (at + GW_SHA256_BLOCK_BYTES == end) {
-            /* The bit length occupies two words. A frame is far shorter than 2^29 bytes, so the
-             * upper word is 0. */
-            w[15] = 8 * (GW_SHA256_BLOCK_BYTES + bytes);
-        }
-        gw_sha256_block(state, w);
-    }
-}
-
-GW_LANE gw_sha256 gw_sha256_load(const GW_GLOBAL gw_u32 *words)
-{
-    gw_sha256 state;
-    state.a = words[0];
-    state.b = words[1];
-    state.c = words[2];
-    state.d = words[3];
-    state.e = words[4];
-    state.f = words[5];
-    state.g = words[6];
-    state.h = words[7];
-    return state;
-}
-
-/* Returns the HMAC-SHA-256 of a text. `inner` and `outer` are the SHA-256 states after the blocks
- * key XOR ipad and key XOR opad (RFC 2104, section 4). */
-GW_APART gw_sha256 gw_hmac_sha256(const GW_GLOBAL gw_u32 *inner, const GW_GLOBAL gw_u32 *outer,
-                                  gw_text text)
-{
-    gw_sha256 digest = gw_sha256_load(inner);
-    gw_sha256_finish(&digest, text);
-
-    gw_sha256 mac = gw_sha256_load(outer);
-    gw_u32 w[16];
-    w[0] = digest.a;
-    w[1] = digest.b;
-    w[2] = digest.c;
-    w[3] = digest.d;
-    w[4] = digest.e;
-    w[5] = digest.f;
-    w[6] = digest.g;
-    w[7] = digest.h;
-    w[8] = 0x80000000u;
-    for (gw_u32 i = 9; i < 15; i++) {
-        w[i] = 0;
-    }
-    w[15] = 8 * (GW_SHA256_BLOCK_BYTES + 32);
-    gw_sha256_block(&mac, w);
-    return mac;
-}
-
-#endif

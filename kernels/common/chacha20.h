@@ -6,8 +6,8 @@
 #define GW_CHACHA20_BLOCK_BYTES 64u
 #define GW_CHACHA20_WORDS       16u
 
-/* 96-bit ChaCha20 nonce (RFC 8439, section 2.3) in memory order: the salt of the SA, then the
- * packet's IV. */
+/* 96-bit ChaCha20 nonce (RFC 8439, section 2.3) in memory order. In ESP, it consists of the
+ * salt of the SA and the packet's IV. */
 typedef struct gw_chacha20_nonce {
     gw_u32 words[3];
 } gw_chacha20_nonce;
