@@ -1,10 +1,11 @@
-/* Kernels that use AVX-512. ipsec processes sixteen packets at a time, and ipv4 and ipv6 look up
- * sixteen addresses at a time. The code requires a CPU with AVX-512 and vector AES. */
+/* Kernels that use AVX-512. ipsec and hash process sixteen packets at a time, and ipv4 and ipv6
+ * look up sixteen addresses at a time. The code requires a CPU with AVX-512 and vector AES. */
 #include "dialect/dialect.h"
 #include "functions.h"
 #include "dialect/loops_cpu.h"
 #include "ipsec/native/covers.h"
 #include "ipsec/native/avx512_bin.h"
+#include "hash/native/avx512.h"
 #include "ipv4/bulk.h"
 #include "ipv4/native/avx512_bulk.h"
 #include "ipv6/bulk.h"
@@ -18,6 +19,8 @@ void gw_native_avx512(gw_u32 kernel, const gw_bin_call *call)
 {
     if (kernel == GW_IPSEC_NUMBER && gw_avx512_covers(call->variant)) {
         gw_avx512_bin(call);
+    } else if (kernel == GW_HASH_NUMBER) {
+        gw_hash_bin_16(call);
     }
 }
 

@@ -291,6 +291,43 @@ pub fn dpi_frame(data: &[u8]) {
     }
 }
 
+/// Fuzzes the digests of packets. `data` is a frame. The kernel and the reference implementation
+/// must agree.
+pub fn hash_frame(data: &[u8]) {
+    thread_local! {
+        static HASHES: RefCell<[Gateway; 3]> = RefCell::new(
+            [("md5", "frame"), ("sha1", "payload"), ("sha256", "payload")].map(|(algorithm, over)| {
+                Gateway::new(build("hash", &format!("algorithm = '{algorithm}'\nover = '{over}'")))
+            }),
+        );
+    }
+    if data.len() <= FRAME_BYTES_MAX {
+        HASHES.with_borrow_mut(|hashes| hashes.iter_mut().for_each(|hash| hash.pass(0, data)));
+    }
+}
+
+/// Fuzzes the function `aes`. `data` is a frame. The kernel and the reference implementation must
+/// agree.
+pub fn aes_frame(data: &[u8]) {
+    thread_local! {
+        static CIPHERS: RefCell<Vec<Gateway>> = RefCell::new(
+            [("aes-128-cbc", 16), ("chacha20-poly1305", 32)]
+                .into_iter()
+                .flat_map(|(cipher, key_bytes)| {
+                    let key: String = (0..key_bytes).map(|byte| format!("{byte:02x}")).collect();
+                    ["encrypt", "decrypt"].map(|direction| {
+                        let stanza = format!("cipher = '{cipher}'\ndirection = '{direction}'\nkey = '{key}'");
+                        Gateway::new(build("aes", &stanza))
+                    })
+                })
+                .collect(),
+        );
+    }
+    if data.len() <= FRAME_BYTES_MAX {
+        CIPHERS.with_borrow_mut(|ciphers| ciphers.iter_mut().for_each(|cipher| cipher.pass(0, data)));
+    }
+}
+
 /// Fuzzes the outbound path of IPsec, which splits packets that are too long. `data` is a frame.
 /// The kernel and the reference implementation must agree.
 pub fn ipsec_outbound(data: &[u8]) {

@@ -57,6 +57,16 @@ fn the_corpus_of_ipsec_outbound_is_replayed() {
 }
 
 #[test]
+fn the_corpus_of_hash_frame_is_replayed() {
+    replay("hash_frame", &VARIANTS, fuzz::hash_frame);
+}
+
+#[test]
+fn the_corpus_of_aes_frame_is_replayed() {
+    replay("aes_frame", &VARIANTS, fuzz::aes_frame);
+}
+
+#[test]
 fn the_corpus_of_responder_frame_is_replayed() {
     replay("responder_frame", &VARIANTS, fuzz::responder_frame);
 }
@@ -70,7 +80,7 @@ fn the_corpus_of_control_request_is_replayed() {
 type Mutated = (&'static str, &'static str, fn(&[u8]));
 
 /// Functions that process packets.
-const FUNCTIONS: [Mutated; 11] = [
+const FUNCTIONS: [Mutated; 13] = [
     ("template", "ipv4_frame", fuzz::template_frame),
     ("echo", "ipv4_frame", fuzz::echo_frame),
     ("ipv4", "ipv4_frame", fuzz::ipv4_frame),
@@ -80,6 +90,8 @@ const FUNCTIONS: [Mutated; 11] = [
     ("l2", "l2_frame", fuzz::l2_frame),
     ("dpi", "dpi_frame", fuzz::dpi_frame),
     ("ndn", "ndn_interest", fuzz::ndn_interest),
+    ("hash", "hash_frame", fuzz::hash_frame),
+    ("aes", "aes_frame", fuzz::aes_frame),
     ("responder", "responder_frame", fuzz::responder_frame),
     ("nids", "wire_parse", fuzz::nids_frame),
 ];

@@ -4,6 +4,7 @@ use std::collections::HashMap;
 
 use crate::dpi;
 use crate::fragments::{Added, Limits, Reassembler, ip_at};
+use crate::hash::{self, Algorithm};
 use crate::routes::{Address, Names, Route, parse};
 
 pub use crate::routing::netlink_messages;
@@ -37,6 +38,18 @@ pub fn pattern_file(data: &[u8]) {
     let lines = 1 + data.iter().filter(|&&byte| byte == b'\n').count();
     match dpi::parse_patterns(data) {
         Ok(patterns) => assert!(patterns.len() <= lines && patterns.iter().all(|pattern| !pattern.is_empty())),
+        Err((line, message)) => assert!((1..=lines).contains(&line) && !message.is_empty()),
+    }
+}
+
+/// Parses a file of digests. The first byte of `data` selects the algorithm. Checks that each error
+/// and each digest names an existing line.
+pub fn digest_file(data: &[u8]) {
+    let Some((&selected, text)) = data.split_first() else { return };
+    let algorithm = [Algorithm::Md5, Algorithm::Sha1, Algorithm::Sha256][usize::from(selected % 3)];
+    let lines = 1 + text.iter().filter(|&&byte| byte == b'\n').count();
+    match hash::parse_digests(text, algorithm) {
+        Ok(listed) => assert!(listed.iter().all(|entry| (1..=lines).contains(&(entry.line as usize)))),
         Err((line, message)) => assert!((1..=lines).contains(&line) && !message.is_empty()),
     }
 }

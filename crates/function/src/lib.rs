@@ -15,6 +15,8 @@
 //! does.
 #![forbid(unsafe_code)]
 
+pub mod aes;
+mod aes_key;
 mod arrange;
 mod builtin;
 mod columns;
@@ -27,10 +29,12 @@ mod error;
 pub mod fragments;
 #[doc(hidden)]
 pub mod fuzz;
+pub mod hash;
 mod host_half;
 pub mod ipsec;
 pub mod ipv4;
 pub mod ipv6;
+mod key;
 pub mod l2;
 pub mod ndn;
 pub mod neighbours;
@@ -74,6 +78,8 @@ pub const KINDS: &[Kind] = &[
     ipv6::KIND,
     l2::KIND,
     ndn::KIND,
+    hash::KIND,
+    aes::KIND,
     responder::KIND,
     nids::KIND,
 ];

@@ -22,6 +22,11 @@ fn the_corpus_of_pattern_file_is_replayed() {
 }
 
 #[test]
+fn the_corpus_of_digest_file_is_replayed() {
+    replay("digest_file", &VARIANTS, godwit_function::fuzz::digest_file);
+}
+
+#[test]
 fn the_corpus_of_reassembly_is_replayed() {
     replay("reassembly", &VARIANTS, godwit_function::fuzz::reassembly);
 }

@@ -9,6 +9,7 @@ use crate::common::ipsec::ipsec_parts;
 use crate::common::ipsec_suites::suite_parts;
 use crate::common::ipv6::ipv6_parts;
 use crate::common::ndn::ndn_part;
+use crate::common::whole::whole_parts;
 
 const THREADS: u64 = godwit_kernels::CUDA_GROUP_LANES as u64;
 
@@ -41,7 +42,8 @@ fn a_chunk_gives_the_same_results_under_cuda_and_on_the_cpu() {
     let Some(emulation) = Emulation::build("chunk", Sanitizer::Addresses) else { return };
     let all = || {
         let ipsec = ipsec_parts(700, 5).into_iter().chain(ipsec_parts(300, 6));
-        parts(500).into_iter().chain(ipsec).chain(ipv6_parts(300, 7)).chain([ndn_part(900, 7)]).collect()
+        let all = parts(500).into_iter().chain(ipsec).chain(ipv6_parts(300, 7)).chain([ndn_part(900, 7)]);
+        all.chain(whole_parts(150, 8)).collect()
     };
     let chunk = Chunk::new(all(), &[33, 1, 256, 2, 32, 31]);
     assert_same(&emulation, &chunk, 1, Mode::InPlace);
@@ -137,6 +139,27 @@ fn packets_for_ipv6_reach_every_outcome() {
         for reason in 0..5 {
             let drop = godwit_abi::Outcome::drop(reason);
             assert!(outcomes.contains(&drop), "{}: reason {reason}", part.case.name);
+        }
+    }
+}
+
+/// The random packets cause every outcome of `hash` and `aes`, except digests of the list.
+#[test]
+fn packets_for_whole_packets_reach_every_outcome() {
+    const PACKETS: usize = 600;
+    let chunk = Chunk::new(whole_parts(PACKETS, 8), &[256]);
+    let outcomes = chunk.run_on_cpu().outcomes;
+    for (part, outcomes) in chunk.parts.iter().zip(outcomes.chunks(PACKETS)) {
+        let name = part.case.name;
+        let passed = outcomes.iter().filter(|outcome| outcome.verdict == 0).count();
+        assert!(passed > PACKETS / 2, "{name}: only {passed} pass");
+        let reasons: &[u8] = match name {
+            "chacha20, encrypt" => &[0, 2],
+            "chacha20, decrypt" => &[1],
+            _ => &[0],
+        };
+        for reason in reasons {
+            assert!(outcomes.contains(&godwit_abi::Outcome::drop(*reason)), "{name}: reason {reason}");
         }
     }
 }

@@ -6,6 +6,7 @@ use crate::common::ipsec_suites::suite_parts;
 use crate::common::ipv6::ipv6_parts;
 use crate::common::ndn::ndn_part;
 use crate::common::opencl::{Bench, devices};
+use crate::common::whole::whole_parts;
 
 const GROUP_LANES: usize = 32;
 const GROUPS: usize = 2;
@@ -13,7 +14,13 @@ const GROUPS: usize = 2;
 #[test]
 fn a_chunk_gives_the_same_results_on_every_opencl_device() {
     let ipsec = ipsec_parts(600, 5).into_iter().chain(suite_parts(40, 9));
-    let all = parts(500).into_iter().chain(ipsec).chain(ipv6_parts(400, 7)).chain([ndn_part(600, 8)]).collect();
+    let all = parts(500)
+        .into_iter()
+        .chain(ipsec)
+        .chain(ipv6_parts(400, 7))
+        .chain([ndn_part(600, 8)])
+        .chain(whole_parts(200, 10))
+        .collect();
     let chunk = Chunk::new(all, &[GROUP_LANES + 1, 1, 256, 2]);
     let expected = chunk.run_on_cpu();
     let assert_same = |bench: &Bench, chunk: &Chunk| {

@@ -16,6 +16,7 @@ use crate::common::ipsec::ipsec_parts;
 use crate::common::ipsec_suites::suite_parts;
 use crate::common::ipv6::ipv6_parts;
 use crate::common::ndn::ndn_part;
+use crate::common::whole::whole_parts;
 
 /// Form of the kernels.
 #[derive(Clone, Copy, Debug, Default)]
@@ -149,7 +150,7 @@ impl Sanitized {
 fn all_functions(bin_packets: &[usize]) -> Chunk {
     let packets = bin_packets.iter().sum();
     let all = parts(packets).into_iter().chain(ipsec_parts(packets, 5)).chain(ipv6_parts(packets, 7));
-    Chunk::new(all.chain([ndn_part(packets, 7)]).collect(), bin_packets)
+    Chunk::new(all.chain([ndn_part(packets, 7)]).chain(whole_parts(packets, 8)).collect(), bin_packets)
 }
 
 /// Returns packets of every IPsec suite and direction, in bins of these sizes.
@@ -164,6 +165,9 @@ fn every_form_for_cpus_stays_within_its_buffers() {
     let expected = chunk.run_on_cpu();
     for group in [0, 1, 7, GROUP_MAX] {
         sanitized.assert_same(&chunk, &expected, Form { group, ..Form::default() });
+    }
+    for index in 0..supported_natives().len() {
+        sanitized.assert_same(&chunk, &expected, Form { native: Some(index), ..Form::default() });
     }
     for (seed, bins) in [(7, &[33, 1, 7, 64][..]), (9, &[256]), (11, &[16, 17, 15])] {
         let chunk = all_suites(seed, bins);

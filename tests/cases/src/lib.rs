@@ -17,12 +17,15 @@ use std::net::Ipv4Addr;
 use std::path::Path;
 use std::sync::Arc;
 
+use godwit_abi::Descriptor;
 use godwit_function::dpi::{Case as LetterCase, Dpi};
+use godwit_function::hash::{Algorithm, Hash, Listed, Over};
 use godwit_function::ipv4::{Ipv4, Route};
 use godwit_function::routing::{Adjacency, NextHop};
 use godwit_function::{BuildContext, Function, kind, l2};
 use godwit_test_support::Random;
 use godwit_wire::MacAddress;
+use md5::Digest as _;
 use toml::de::DeTable;
 
 /// Configured function and frames for it.
@@ -56,6 +59,15 @@ pub fn cases() -> Vec<Case> {
         let (function, frames) = l2(addresses);
         cases.push(Case { name, function, frames });
     }
+    for (name, algorithm, over) in [
+        ("hash, md5 of frames", Algorithm::Md5, Over::Frame),
+        ("hash, sha1 of payloads", Algorithm::Sha1, Over::Payload),
+        ("hash, sha256 of frames", Algorithm::Sha256, Over::Frame),
+    ] {
+        let frames = plain();
+        cases.push(Case { name, function: hash(algorithm, over, &frames), frames });
+    }
+    cases.extend(aes());
     cases.extend(ipsec::cases());
     cases.extend(ipv6::cases());
     cases.extend(ndn::cases());
@@ -208,6 +220,69 @@ fn dpi(case: LetterCase) -> (Arc<dyn Function>, Vec<Vec<u8>>) {
     };
     let function = Dpi::new(patterns, case).unwrap();
     (Arc::new(function), frames::frames(3, 1500, &frames::any_address, &payload))
+}
+
+/// Returns a function whose list contains some digests of the frames or of what follows their
+/// Ethernet header, and other digests.
+fn hash(algorithm: Algorithm, over: Over, frames: &[Vec<u8>]) -> Arc<dyn Function> {
+    let digest = |text: &[u8]| match algorithm {
+        Algorithm::Md5 => md5::Md5::digest(text).to_vec(),
+        Algorithm::Sha1 => sha1::Sha1::digest(text).to_vec(),
+        Algorithm::Sha256 => sha2::Sha256::digest(text).to_vec(),
+    };
+    let text = |frame: &'_ Vec<u8>| match over {
+        Over::Frame => digest(frame),
+        Over::Payload => digest(frame.get(14..).unwrap_or_default()),
+    };
+    let mut random = Random::new(6);
+    let known = frames.iter().step_by(3).map(text);
+    let others = (0..2000).map(|_| random.bytes(algorithm.digest_bytes()));
+    let listed = known.chain(others).zip(1..).map(|(bytes, line)| {
+        let mut digest = [0; 32];
+        digest[..bytes.len()].copy_from_slice(&bytes);
+        Listed { digest, line }
+    });
+    Arc::new(Hash::new(algorithm, over, listed.collect()).unwrap())
+}
+
+/// Returns a case for each cipher and direction of `aes`. Most frames for the decryption are
+/// encrypted ones.
+fn aes() -> Vec<Case> {
+    let stanza = |cipher: &str, direction: &str| {
+        let (key_bytes, iv_bytes) = if cipher == "aes-128-cbc" { (16, 16) } else { (32, 12) };
+        let hex = |bytes: std::ops::Range<u8>| bytes.map(|byte| format!("{byte:02x}")).collect::<String>();
+        let (key, iv) = (hex(0..key_bytes), hex(100..100 + iv_bytes));
+        build("aes", &format!("cipher = '{cipher}'\ndirection = '{direction}'\nkey = '{key}'\niv = '{iv}'"), 1)
+    };
+    let frames = || frames::frames(7, 1500, &frames::any_address, &frames::any_payload);
+    let encrypted = |function: &dyn Function| {
+        let frames = frames().into_iter().enumerate().map(|(index, mut frame)| {
+            if index % 5 > 0 {
+                encrypt(function, &mut frame);
+            }
+            frame
+        });
+        frames.collect()
+    };
+    let [cbc, chacha20] = ["aes-128-cbc", "chacha20-poly1305"].map(|cipher| stanza(cipher, "encrypt"));
+    vec![
+        Case { name: "aes, cbc", frames: frames(), function: Arc::clone(&cbc) },
+        Case { name: "aes, cbc, decrypt", frames: encrypted(&*cbc), function: stanza("aes-128-cbc", "decrypt") },
+        Case { name: "aes, chacha20-poly1305", frames: frames(), function: Arc::clone(&chacha20) },
+        Case {
+            name: "aes, chacha20-poly1305, decrypt",
+            frames: encrypted(&*chacha20),
+            function: stanza("chacha20-poly1305", "decrypt"),
+        },
+    ]
+}
+
+/// Encrypts a frame with the reference implementation of `aes`.
+fn encrypt(function: &dyn Function, frame: &mut Vec<u8>) {
+    let mut descriptor = Descriptor { length: frame.len() as u16, ..Descriptor::default() };
+    frame.extend([0; 16]);
+    function.run_ref(frame, &mut descriptor, function.properties().variant, 0);
+    frame.truncate(descriptor.length.into());
 }
 
 /// Returns `count` patterns: words of five letters, random bytes, and duplicates.

@@ -3,7 +3,7 @@
 
 mod config;
 pub(crate) mod patterns;
-mod reference;
+pub(crate) mod reference;
 pub(crate) mod tables;
 
 use std::sync::Arc;

@@ -47,7 +47,7 @@ pub(super) fn search(payload: &[u8], patterns: &[Vec<u8>], case: Case) -> Matche
 /// Returns `None` if the frame is shorter than its headers state.
 ///
 /// The rules are the same as in `kernels/common/payload.h`.
-pub(super) fn payload(frame: &[u8]) -> Option<&[u8]> {
+pub(crate) fn payload(frame: &[u8]) -> Option<&[u8]> {
     let ethernet = Ethernet::new_checked(frame).ok()?;
     let (kind, packet) = match ethernet.ethertype() {
         ethertype::VLAN => {

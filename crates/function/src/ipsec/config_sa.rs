@@ -8,12 +8,12 @@ use toml::Spanned;
 use zeroize::Zeroizing;
 
 use super::config::{SelectorConfig, value};
-use super::key::{Key, is_weak};
 use super::replay::{WINDOW_MAX, WINDOW_MIN};
 use super::sa::{Df, Lifetime, Sa, Udp};
 use super::selector::Selector;
 use super::suite::{self, Authentication, Cipher, SUITES, Suite};
 use crate::Error;
+use crate::key::{Key, is_weak};
 
 /// Smallest SPI that is not reserved (RFC 4303, section 2.1).
 pub(super) const SPI_MIN: u32 = 256;

@@ -20,8 +20,8 @@ use aes::cipher::{Array, BlockCipherEncrypt, KeyInit};
 use aes::{Aes128, Aes192, Aes256};
 use zeroize::Zeroizing;
 
-use super::aes_key;
 use super::suite::{Authentication, Cipher, Suite};
+use crate::aes_key;
 
 /// Size of the keys of one SA in the table image, in bytes.
 pub const KEY_AREA_BYTES: usize = 512;

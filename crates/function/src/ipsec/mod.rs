@@ -13,11 +13,10 @@
 //! | `state.rs`, `replay.rs`, `host.rs` | per-packet state |
 //! | `grants.rs` | sequence numbers that survive a restart |
 //! | `arrange.rs`, `lengths.rs`, `keepalive.rs` | fragmentation, reassembly, keepalives |
-//! | `tables.rs`, `key_area.rs`, `aes_key.rs`, `room.rs` | table image, headroom and tailroom |
+//! | `tables.rs`, `key_area.rs`, `room.rs` | table image, headroom and tailroom |
 //! | `control.rs`, `slots.rs`, `commands.rs` | changes at run time |
 //! | `reference/` | `ref` implementation |
 
-mod aes_key;
 mod arrange;
 mod burst;
 mod commands;
@@ -32,7 +31,6 @@ mod grants;
 mod host;
 mod in_flight;
 mod keepalive;
-mod key;
 pub mod key_area;
 mod lengths;
 mod lookup;

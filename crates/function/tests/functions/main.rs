@@ -12,6 +12,7 @@
 //! | `route_changes`, `route_changes_ipv6`, `ndn_changes` | lookups while tables change |
 //! | `ndn_large` | a table of 200,000 names |
 //! | `ipv6_vectors`, `ndn_vectors` | packets and results of other implementations |
+//! | `whole_vectors` | `hash` and `aes` with the vectors of their standards |
 //! | `pages` | the page of each function lists its contract |
 
 mod built_in;
@@ -31,3 +32,4 @@ mod route_changes;
 mod route_changes_ipv6;
 mod running;
 mod whole_bin;
+mod whole_vectors;

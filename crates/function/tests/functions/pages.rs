@@ -2,7 +2,8 @@
 
 use godwit_test_support::repository;
 
-const PAGES: [&str; 10] = ["template", "echo", "ipv4", "ipsec", "dpi", "ipv6", "l2", "ndn", "responder", "nids"];
+const PAGES: [&str; 12] =
+    ["template", "echo", "ipv4", "ipsec", "dpi", "ipv6", "l2", "ndn", "hash", "aes", "responder", "nids"];
 
 fn read(page: &str) -> String {
     let path = repository().join("docs/functions").join(page).with_extension("md");

@@ -11,6 +11,7 @@ pub(crate) mod ndn;
 pub(crate) mod nvrtc;
 pub(crate) mod opencl;
 pub(crate) mod tables;
+pub(crate) mod whole;
 
 use std::sync::LazyLock;
 

@@ -43,7 +43,7 @@ pub fn forms() -> Vec<Form> {
     for level in levels.clone().filter(|level| !level.supported()) {
         skip(format_args!("this CPU cannot run {}", level.name));
     }
-    let natives = godwit_kernels::natives().iter();
+    let natives = godwit_kernels::natives().iter().filter(|native| native.covers(godwit_kernels::IPSEC, 2));
     for native in natives.clone().filter(|native| !native.supported()) {
         skip(format_args!("this CPU cannot run native {}", native.name));
     }

@@ -9,7 +9,7 @@ use zeroize::Zeroizing;
 
 /// Cryptographic key from the configuration. Its memory is wiped when it is dropped. `Debug` and
 /// errors never show its bytes.
-pub(super) struct Key(Value);
+pub(crate) struct Key(Value);
 
 enum Value {
     Bytes(Zeroizing<Vec<u8>>),
@@ -19,7 +19,7 @@ enum Value {
 
 /// Problem with a cryptographic key.
 #[derive(Debug, thiserror::Error)]
-pub(super) enum KeyError {
+pub(crate) enum KeyError {
     #[error("must have {bytes} bytes ({digits} hex digits), but has {found}")]
     Length { bytes: String, digits: String, found: usize },
     #[error("must be a string of {0} hex digits")]
@@ -30,7 +30,7 @@ pub(super) enum KeyError {
 
 impl Key {
     /// Returns the bytes of the key if its length is in `lengths`.
-    pub(super) fn with_length(&self, lengths: &[usize]) -> Result<Zeroizing<Vec<u8>>, KeyError> {
+    pub(crate) fn with_length(&self, lengths: &[usize]) -> Result<Zeroizing<Vec<u8>>, KeyError> {
         let join = |numbers: Vec<usize>| numbers.iter().map(usize::to_string).collect::<Vec<_>>().join(" or ");
         let digits = join(lengths.iter().map(|bytes| 2 * bytes).collect());
         match &self.0 {
@@ -44,7 +44,7 @@ impl Key {
 
 /// Returns whether a key is obviously not random, because it repeats one byte or a short sequence
 /// of bytes.
-pub(super) fn is_weak(key: &[u8]) -> bool {
+pub(crate) fn is_weak(key: &[u8]) -> bool {
     (1..=key.len() / 2).any(|period| key.iter().zip(&key[period..]).all(|(byte, later)| byte == later))
 }
 

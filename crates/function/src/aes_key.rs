@@ -1,14 +1,14 @@
-//! AES key expansion (FIPS 197, section 5.2) for the kernels. It runs once per security association
-//! (SA), and not once per packet.
+//! AES key expansion (FIPS 197, section 5.2) for the kernels. It runs once per key, and not once
+//! per packet.
 
 use zeroize::{Zeroize, Zeroizing};
 
 /// AES round keys in the order of their use: 11, 13 or 15 keys of 16 bytes.
-pub(super) type RoundKeys = Zeroizing<Vec<[u8; 16]>>;
+pub(crate) type RoundKeys = Zeroizing<Vec<[u8; 16]>>;
 
 /// Returns the AES round keys for encryption with a key of 16, 24 or 32 bytes. Panics for any other
 /// length.
-pub(super) fn expand(key: &[u8]) -> RoundKeys {
+pub(crate) fn expand(key: &[u8]) -> RoundKeys {
     assert!(matches!(key.len(), 16 | 24 | 32), "an AES key cannot have {} bytes", key.len());
     let key_words = key.len() / 4;
     let count = 4 * (key_words + 7);
@@ -41,7 +41,7 @@ pub(super) fn expand(key: &[u8]) -> RoundKeys {
 
 /// Converts AES round keys for encryption to the round keys of the equivalent inverse cipher (FIPS
 /// 197, section 5.3.5).
-pub(super) fn invert(mut keys: RoundKeys) -> RoundKeys {
+pub(crate) fn invert(mut keys: RoundKeys) -> RoundKeys {
     keys.reverse();
     let last = keys.len() - 1;
     for key in &mut keys[1..last] {
