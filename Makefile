@@ -65,7 +65,8 @@ crypto_mb: install-test
 	@scripts/crypto_mb.sh
 
 # Programs that benchmarks compare with; `godwit bench` finds them in target/peers.
-# They need libdpdk and libipsec-mb (scripts/install.sh test); vectorscan needs libvectorscan-dev.
+# They need libdpdk and libipsec-mb (scripts/install.sh test); vectorscan needs libvectorscan-dev,
+# and openssl needs libssl-dev.
 peers: $(patsubst bench/peers/%.c,target/peers/%,$(wildcard bench/peers/*.c)) target/peers/coroutines
 
 # The unmodified loops that the bench measures, compiled with the options of bench/build.rs.
@@ -83,6 +84,11 @@ target/peers/ipsec_mb: bench/peers/ipsec_mb.c
 target/peers/crypto_mb: bench/peers/crypto_mb.c
 	@mkdir -p target/peers
 	$(CC) -O3 -march=native -Wall -Wextra $< -o $@
+
+target/peers/openssl: bench/peers/openssl.c
+	@mkdir -p target/peers
+	@pkg-config --exists libcrypto || { echo 'peer openssl is left out: libssl-dev is not installed'; exit 0; }; \
+	$(CC) -O3 -march=native -Wall -Wextra $< -o $@ $$(pkg-config --cflags --libs libcrypto)
 
 target/peers/vectorscan: bench/peers/vectorscan.c
 	@mkdir -p target/peers

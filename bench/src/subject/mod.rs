@@ -4,6 +4,7 @@
 //! |---|---|
 //! | `engine.rs` | the whole engine around `echo`; peer: dpdk-testpmd |
 //! | `function.rs` | one function on packets in memory |
+//! | `whole.rs` | functions over whole packets, with each algorithm; peer: OpenSSL |
 //! | `ipsec/` | IPsec: on packets in memory, as a gateway in the engine, on CPU and device together; peer: Intel ipsec-mb |
 //! | `table/` | lookup tables without packets; peers: tables of DPDK |
 //! | `loops.rs` | lookup loops that hide memory latency; peer: C++20 coroutines |
@@ -34,6 +35,7 @@ mod sign;
 mod table;
 #[cfg(feature = "tls")]
 mod tls;
+mod whole;
 
 use crate::error::Error;
 use crate::progress::Progress;
@@ -87,6 +89,7 @@ pub(crate) const SUBJECTS: &[Subject] = &[
         parameters: &["function", "table_mib"],
         run: function::run,
     },
+    Subject { name: "whole", devices: Devices::Several, options: &[LANE], parameters: &["function"], run: whole::run },
     Subject {
         name: "ipsec",
         devices: Devices::Several,
