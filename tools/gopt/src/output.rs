@@ -3,7 +3,7 @@
 use crate::check::Permissions;
 use crate::choose::{self, Batch};
 use crate::emit;
-use crate::error::Pass;
+use crate::error::{Pass, refuse};
 use crate::lexer::{self, Kind};
 use crate::reach::Reach;
 use crate::syntax::Unit;
@@ -76,6 +76,14 @@ fn edit_function(
     let span = unit.functions[&function].span;
     let places: Vec<_> = batches.iter().map(|(_, batch)| place(unit, batch.site.span())).collect();
     let begin = expanded.tokens[span.first].from.map(|from| from as usize);
+    if begin.is_none() && expanded.tokens[span.first].file != 0 {
+        let (file, _) = expanded.position(span.first);
+        let at = batches[0].1.site.span().first;
+        return refuse(
+            at,
+            format!("the batch loop is in the included file {file}: transform it, and include the output"),
+        );
+    }
     let whole = begin.is_none() || places.iter().any(Option::is_none);
     let mut replaced: Vec<(Span, String)> = Vec::new();
     for ((number, batch), place) in batches.iter().zip(&places) {

@@ -32,6 +32,7 @@ mod step;
 mod value;
 
 pub(crate) use convert::size_of;
+pub(crate) use step::effects;
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 

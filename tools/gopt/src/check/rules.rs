@@ -193,7 +193,13 @@ impl Check<'_> {
     }
 
     fn refuse_pair(&self, write: &Access, other: &Access, relation: Relation) -> Pass<()> {
-        let text = self.place_text(&write.place);
+        let text = match (&write.place.base, self.place_text(&write.place)) {
+            (Base::Records(_), text) => match text.rsplit_once('.') {
+                Some((_, member)) => format!("the member {member} of a record"),
+                None => "a record".to_owned(),
+            },
+            (_, text) => text,
+        };
         let scalar = matches!(write.place.base, Base::Outer(_)) && write.place.path.is_empty();
         let remedy = "say foreach or #pragma gopt independent if no two lookups meet";
         if write.serial || other.serial {
@@ -276,7 +282,19 @@ fn commutes(write: &Access, other: &Access) -> bool {
             };
             one == two && same_type
         }
-        (AccessKind::Set(one), AccessKind::Set(two)) => one == two,
+        (AccessKind::Set(one), AccessKind::Set(two)) => one == two && !overlap(&write.place, &other.place),
+        _ => false,
+    }
+}
+
+/// Returns whether two places may share a part of their bytes only, as the members of a union do.
+fn overlap(one: &Place, two: &Place) -> bool {
+    match (one.path.last(), two.path.last()) {
+        (Some(Step::Field { record, name, shared }), Some(Step::Field { record: other, name: named, .. })) => {
+            *shared && record == other && name != named
+        }
+        (Some(Step::Index { unit, .. }), Some(Step::Index { unit: other, .. })) => unit != other,
+        (Some(Step::Field { shared, .. }), _) | (_, Some(Step::Field { shared, .. })) => *shared,
         _ => false,
     }
 }

@@ -163,7 +163,7 @@ fn step_of<'u>(unit: &'u Unit, node: &'u Expr) -> Option<Found<'u>> {
                 "=" => return assigned_step(unit, target, value),
                 _ => return None,
             };
-            (!effects(unit, target)).then_some(Found { kind, target, operand: Some(value) })
+            Some(Found { kind, target, operand: Some(value) })
         }
         _ => None,
     }
@@ -245,7 +245,7 @@ pub(super) fn same(unit: &Unit, one: &Expr, two: &Expr) -> bool {
 }
 
 /// Returns whether an expression changes anything or calls a function.
-pub(super) fn effects(unit: &Unit, node: &Expr) -> bool {
+pub(crate) fn effects(unit: &Unit, node: &Expr) -> bool {
     let mut found = false;
     walk::expression(unit, node, &mut |node| {
         if let Node::Expr(one) = node {

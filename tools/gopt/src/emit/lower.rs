@@ -2,7 +2,9 @@
 
 use std::fmt::Write as _;
 
+use super::statement::{unsigned_for, unsigned_step};
 use super::{Context, Emitter, Moved, live};
+use crate::check;
 use crate::error::{Pass, refuse};
 use crate::reach;
 use crate::syntax::ast::{Expr, ExprKind, Span, Stmt, StmtKind};
@@ -224,8 +226,10 @@ impl<'u> Emitter<'u> {
         let operand = self.lower(operand, context, single, before)?;
         let at = node.span.first;
         let ty = self.declared(&target.ty.resolved().unqualified(), "", at, context)?;
+        let has_effects = check::effects(self.unit, target);
+        let unsigned = unsigned_for(target);
         let target = self.text(target.span, context)?;
         let sign = operator.trim_end_matches('=');
-        Ok(format!("{target} = ({ty})((unsigned long long)({target}) {sign} (unsigned long long)({operand}))"))
+        Ok(unsigned_step(&target, has_effects, &ty, unsigned, sign, &operand))
     }
 }

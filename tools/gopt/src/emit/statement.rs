@@ -1,6 +1,7 @@
 //! Statements, with one function per kind.
 
 use super::{Around, Context, Emitter};
+use crate::check;
 use crate::error::{Pass, refuse};
 use crate::reach;
 use crate::syntax::ast::{Expr, ExprKind, Span, Stmt, StmtKind};
@@ -127,11 +128,11 @@ impl<'u> Emitter<'u> {
             _ => return self.text(node.span, context),
         };
         let at = node.span.first;
-        let wide = target.ty.as_integer().is_some_and(|(_, rank)| rank > 4);
-        let unsigned = if wide { "unsigned __int128" } else { "unsigned long long" };
+        let unsigned = unsigned_for(target);
         let ty = self.declared(&target.ty.resolved().unqualified(), "", at, context)?;
+        let has_effects = check::effects(self.unit, target);
         let target = self.text(target.span, context)?;
-        Ok(format!("{target} = ({ty})(({unsigned})({target}) {sign} ({unsigned})({operand}))"))
+        Ok(unsigned_step(&target, has_effects, &ty, unsigned, sign, &operand))
     }
 
     /// Returns whether a range of tokens contains a switch.
@@ -291,4 +292,29 @@ impl<'u> Emitter<'u> {
     fn label_text(&self, label: &str, context: &Context<'_>) -> String {
         format!("{}{label}_{}", self.labels_begin, context.copy)
     }
+}
+
+/// Returns the unsigned type for a sum of a signed integer.
+pub(super) fn unsigned_for(target: &Expr) -> &'static str {
+    let wide = target.ty.as_integer().is_some_and(|(_, rank)| rank > 4);
+    if wide { "unsigned __int128" } else { "unsigned long long" }
+}
+
+/// Returns a sum that is computed with unsigned integers. The target is evaluated once if it has
+/// effects.
+pub(super) fn unsigned_step(
+    target: &str,
+    has_effects: bool,
+    ty: &str,
+    unsigned: &str,
+    sign: &str,
+    operand: &str,
+) -> String {
+    if has_effects {
+        return format!(
+            "({{ __typeof__({target}) *gopt_step = &({target}); \
+             *gopt_step = ({ty})(({unsigned})*gopt_step {sign} ({unsigned})({operand})); }})"
+        );
+    }
+    format!("{target} = ({ty})(({unsigned})({target}) {sign} ({unsigned})({operand}))")
 }

@@ -30,7 +30,7 @@ pub(crate) struct Tok {
     start: u32,
     end: u32,
     line: u32,
-    file: u16,
+    pub(crate) file: u16,
     /// Whether the token is from a header of the system.
     pub(crate) system: bool,
     /// Whether a loop from a `foreach` macro begins here.

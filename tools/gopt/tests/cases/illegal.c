@@ -986,7 +986,7 @@ void f(void)
         out[own] = table[in[i] % SLOTS]; /* refused */
     }
 }
-//// [].value is written, and others may read it
+//// the member value of a record is written, and others may read it
 void f(void)
 {
     for (int i = 0; i < N; i++) {
@@ -1569,7 +1569,7 @@ void f(void)
             buckets[h].tokens -= 3; /* refused */
     }
 }
-//// [].hits is written at a place that is not the lookup's own
+//// the member hits of a record is written at a place that is not the lookup's own
 void f(void)
 {
     for (int i = 0; i < N; i++) {
@@ -1579,7 +1579,7 @@ void f(void)
             n->hits = (uint32_t)i; /* refused */
     }
 }
-//// [].next is written, and others may read it
+//// the member next of a record is written, and others may read it
 void f(void)
 {
     for (int i = 0; i < N; i++) {
@@ -1847,4 +1847,20 @@ void f(int n)
         out[i] = table[in[i] % SLOTS] + (uint32_t)sizeof(k++) + k++ * (in[i] & 1 ? k++ : 1); /* refused */
     }
     out[0] = (uint32_t)n;
+}
+//// u.word
+static union {
+    uint32_t word;
+    uint8_t bytes[4];
+} u;
+void f(void)
+{
+    for (int i = 0; i < N; i++) {
+        g_expensive(&table[in[i] % SLOTS]);
+        if (table[in[i] % SLOTS] & 1) {
+            u.word = 1; /* refused */
+        } else {
+            u.bytes[1] = 1; /* refused */
+        }
+    }
 }

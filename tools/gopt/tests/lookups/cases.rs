@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use crate::common::{SANITIZED, compile, has, run};
 
 /// Files with legal cases. A comment `batch` marks each loop that gopt must transform.
-const LEGAL: &[&str] = &["loops", "sums", "macros", "types", "functions", "serial", "shapes"];
+const LEGAL: &[&str] = &["loops", "sums", "macros", "types", "functions", "serial", "shapes", "structures"];
 
 fn folder() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/cases")
@@ -123,6 +123,18 @@ fn directives_and_macros_determine_the_place_of_a_refusal() {
     let refusal = gopt::transform(&text, &options("cc")).expect_err("a loop that breaks").to_string();
     assert!(refusal.starts_with("in.c:7: break ends"), "{refusal}");
     assert!(refusal.ends_with("(in the expansion of the macro LEAVE)"), "{refusal}");
+}
+
+#[test]
+fn a_loop_in_an_included_file_is_refused() {
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let header = "static void f(int *t, int *v, int n)\n{\n    for (int i = 0; i < n; i++) {\n        g_expensive(&t[v[i]]);\n        \
+                  v[i] = t[v[i]];\n    }\n}\n";
+    std::fs::write(folder.path().join("loop.h"), header).expect("the folder can be written");
+    let text = "#define g_expensive(p)\nstruct s { int a; };\n#include \"loop.h\"\n";
+    let options = gopt::Options { folder: Some(folder.path()), ..options("cc") };
+    let refusal = gopt::transform(text, &options).expect_err("a loop in a header").to_string();
+    assert!(refusal.contains("loop.h:3: the batch loop is in the included file"), "{refusal}");
 }
 
 #[test]

@@ -6,6 +6,7 @@ mod command;
 mod common;
 mod generator;
 mod golden;
+mod paper;
 mod public;
 mod random;
 mod random_shapes;
