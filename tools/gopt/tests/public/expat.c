@@ -1,7 +1,7 @@
 /*
  * Lookups of Expat 2.5.0: lib/xmlparse.c.
- * Changes: lines with g_expensive, types without unused members, lookup without the creation of entries,
- * the tables and batch loops at the end.
+ * Changes: lines with g_expensive, types without unused members, lookup without the creation of
+ * entries, the tables and batch loops at the end.
  */
 /*
  * Copyright (c) 1998-2000 Thai Open Source Software Center Ltd and Clark Cooper

@@ -1,7 +1,7 @@
 /*
  * Lookups of LMDB 0.9.24: libraries/liblmdb/mdb.c.
- * Changes: lines with g_expensive, types without unused members, one comparison function, no changes of
- * pages, the tables and batch loops at the end.
+ * Changes: lines with g_expensive, types without unused members, one comparison function, no
+ * changes of pages, the tables and batch loops at the end.
  */
 /*
  * Copyright 2011-2019 Howard Chu, Symas Corp.

@@ -1,7 +1,7 @@
 /*
  * Lookups of Lua 5.4.4: src/ltable.c, src/lobject.h.
- * Changes: lines with g_expensive, types without unused members, luaH_getint without the growth of the
- * array part, the tables and batch loops at the end.
+ * Changes: lines with g_expensive, types without unused members, luaH_getint without the growth
+ * of the array part, the tables and batch loops at the end.
  */
 /*
  * Copyright (C) 1994-2022 Lua.org, PUC-Rio.

@@ -1,7 +1,7 @@
 /*
  * Lookups of libmaxminddb 1.7.1: src/maxminddb.c.
- * Changes: lines with g_expensive, types without unused members, no records of 28 bits, the tables and
- * batch loops at the end.
+ * Changes: lines with g_expensive, types without unused members, no records of 28 bits, the
+ * tables and batch loops at the end.
  */
 /*
  * Copyright 2013-2022 MaxMind, Inc.

@@ -1,7 +1,8 @@
 /*
- * Lookups of Redis 7.0.15: src/dict.c, src/t_zset.c, src/server.h, src/intset.c, src/rax.c, src/rax.h.
- * Changes: lines with g_expensive, types without unused members, the tables and batch loops at the
- * end.
+ * Lookups of Redis 7.0.15: src/dict.c, src/t_zset.c, src/server.h, src/intset.c, src/rax.c,
+ * src/rax.h.
+ * Changes: lines with g_expensive, types without unused members, the tables and batch loops at
+ * the end.
  */
 /* Hash Tables Implementation.
  *
