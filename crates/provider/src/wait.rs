@@ -84,7 +84,7 @@ fn owner() -> *const c_void {
 
 /// Ends the event of a connection that OpenSSL frees, and cancels its job.
 unsafe extern "C" fn forget(_context: Object, _owner: *const c_void, _descriptor: c_int, data: *mut c_void) {
-    // SAFETY: the reference is that of `Connection::current`.
+    // SAFETY: the reference is that of `Connection::add_to`.
     let connection = unsafe { Arc::from_raw(data.cast_const().cast::<Connection>()) };
     let job = connection.job.lock().unwrap_or_else(PoisonError::into_inner).take();
     if let Some((engine, id)) = job {
@@ -113,7 +113,13 @@ pub(crate) fn sign(
     statistics.paused.fetch_add(1, Ordering::Relaxed);
     statistics.paused_most.fetch_max(engine.count_paused(), Ordering::Relaxed);
     connection.set_job(Some((Arc::clone(engine), id)));
-    let answer = pause(&connection, engine, id);
+    // OpenSSL never resumes the job of a connection that it frees, so this stack would keep a
+    // reference for ever.
+    let kept = Arc::as_ptr(&connection);
+    drop(connection);
+    // SAFETY: the context keeps the connection while it resumes the job.
+    let connection = unsafe { &*kept };
+    let answer = pause(connection, engine, id);
     connection.set_job(None);
     engine.count_resumed();
     answer

@@ -49,13 +49,14 @@ pub(crate) fn configure(
     setup.folder.write("haproxy.cfg", text)
 }
 
-/// Runs HAProxy while `work` runs. Its arguments are the configuration of a client and the address.
-fn serve(setup: &Setup, certified: &Certified, key: &Path, work: impl FnOnce(&Arc<ClientConfig>, SocketAddr)) {
+/// Runs HAProxy while `work` runs. Its arguments are the configuration of a client, the address, and
+/// the number of the process.
+fn serve(setup: &Setup, certified: &Certified, key: &Path, work: impl FnOnce(&Arc<ClientConfig>, SocketAddr, u32)) {
     let address = free_address();
     let file = configure(setup, certified, key, address, "");
     let mut server = Background::start_silent(setup.command("haproxy").arg("-db").arg("-f").arg(file));
     wait_for_server(address);
-    work(&client(&certified.certificate), address);
+    work(&client(&certified.certificate), address, server.id());
     server.signal(Signal::SIGUSR1);
     assert!(server.wait().success());
 }
@@ -66,7 +67,7 @@ fn expect_answer(config: &Arc<ClientConfig>, address: SocketAddr) {
 }
 
 /// Runs many handshakes in parallel. No handshake fails.
-fn load(config: &Arc<ClientConfig>, address: SocketAddr) {
+fn load(config: &Arc<ClientConfig>, address: SocketAddr, _process: u32) {
     let next = AtomicUsize::new(0);
     std::thread::scope(|scope| {
         for _ in 0..CLIENTS {
@@ -121,9 +122,9 @@ fn haproxy_connects_to_the_signer_again() {
     let Some(certified) = setup.certify("rsa2048-0") else { return };
     let Some(named) = setup.name_key("rsa2048-0") else { return };
     let signer = Signer::start(&setup, &["rsa2048-0"]);
-    serve(&setup, &certified, &named, |config, address| {
+    serve(&setup, &certified, &named, |config, address, process| {
         // Both threads of HAProxy connect to the signer.
-        load(config, address);
+        load(config, address, process);
         drop(signer);
         assert!(request(config, address).is_err());
         let _signer = Signer::start(&setup, &["rsa2048-0"]);
@@ -133,16 +134,24 @@ fn haproxy_connects_to_the_signer_again() {
     assert!(setup.counter("refused_lost") > 0 && setup.counter("signers_lost") > 0, "{:?}", setup.reports());
 }
 
-/// Clients that disconnect during their handshakes leave no job behind.
+/// Returns the number of open event descriptors of a process.
+fn events(process: u32) -> usize {
+    let descriptors = fs::read_dir(format!("/proc/{process}/fd")).expect("the process runs").flatten();
+    let is_event = |path: PathBuf| fs::read_link(path).is_ok_and(|target| target.to_string_lossy().contains("eventfd"));
+    descriptors.filter(|entry| is_event(entry.path())).count()
+}
+
+/// Clients that disconnect during their handshakes leave no job and no descriptor behind.
 #[test]
 fn clients_may_disconnect_during_a_signature() {
     let (setup, Some(())) = (Setup::new(""), program()) else { return };
     let Some(certified) = setup.certify("rsa2048-0") else { return };
-    serve(&setup, &certified, &certified.key, |config, address| {
+    serve(&setup, &certified, &certified.key, |config, address, process| {
         for _ in 0..HANDSHAKES {
             send_hello(config, address);
         }
         expect_answer(config, address);
+        wait_for("closed events", SOON, || events(process) < HANDSHAKES / 4);
     });
     let [received, signed, refused, cancelled] =
         ["received", "signed", "refused", "refused_cancelled"].map(|name| setup.counter(name));

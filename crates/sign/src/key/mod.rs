@@ -229,3 +229,18 @@ impl Key {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn keys_are_read_from_pkcs8() {
+        let bytes = generate_pkcs8(Class::EcdsaP256).unwrap();
+        let key = Key::from_pkcs8(&bytes).unwrap().unwrap();
+        let signature = key.sign(Scheme::EcdsaP256Sha256, b"message").unwrap();
+        assert!(key.verifies(Scheme::EcdsaP256Sha256, b"message", &signature));
+        let damaged = Key::from_pkcs8(&bytes[1..]).unwrap();
+        assert!(matches!(damaged, Err(Reason::Damaged(_))), "{damaged:?}");
+    }
+}
