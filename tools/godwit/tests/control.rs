@@ -321,7 +321,7 @@ fn the_policy_changes_by_command_and_by_signal() {
         (&["latency-bound"], "needs a limit"),
         (&["power-cap", "--under", "300W"], "policy `power-cap` needs a power meter"),
         (&["hold", "left=cuda:0"], "function `left` cannot run on `cuda:0`"),
-        (&["--under", "300W"], "policy"),
+        (&["--under", "300W"], "<POLICY>"),
     ] {
         let refused = policy(arguments);
         assert!(refused.refused().contains(part), "{part}: {refused:?}");
