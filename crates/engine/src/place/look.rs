@@ -8,8 +8,11 @@ use godwit_sched::place::{FunctionLoad, LENGTH_CLASSES, Load, Measured, Observat
 use crate::place::LAST_RESORT;
 use crate::place::meter::MeterLayout;
 
-/// A device counts as saturated if one worker left it idle for at most this fraction of the time.
+/// A device counts as saturated if an overloaded worker left it idle for at most this fraction of
+/// the time. At a low load, it may never be idle either, because it receives small submissions.
 const IDLE_MAX: f64 = 0.05;
+/// Fill level of the order ring from which a worker counts as overloaded, in thousandths.
+const FILL_MIN: u64 = 500;
 /// A worker counts as overloaded if this fraction of its loop iterations received full bursts.
 const FULL_TURNS: f64 = 0.9;
 /// Smallest number of loop iterations from which [`FULL_TURNS`] is computed.
@@ -58,7 +61,9 @@ impl Looks {
             let idle_ns = |worker: usize| of_worker(worker, layout.idle_ns(device)) as f64;
             let is_saturated = (0..workers).any(|worker| {
                 let busy = |function: usize| of_worker(worker, layout.busy_ns(function, device));
-                (0..layout.functions).any(|function| busy(function) > 0) && idle_ns(worker) <= IDLE_MAX * elapsed_ns
+                let is_used = (0..layout.functions).any(|function| busy(function) > 0);
+                let is_overloaded = now[worker][MeterLayout::FILL] >= FILL_MIN;
+                is_used && is_overloaded && idle_ns(worker) <= IDLE_MAX * elapsed_ns
             });
             for function in 0..layout.functions {
                 let packets = sum(layout.packets(function, device));
@@ -147,9 +152,10 @@ mod tests {
     }
 
     #[test]
-    fn a_device_that_is_never_idle_shows_its_speed() {
+    fn a_device_that_is_never_idle_in_an_overload_shows_its_speed() {
         let mut looks = Looks::new(LAYOUT, 2);
         let busy = counts(&[
+            (MeterLayout::FILL, 900),
             (LAYOUT.packets(0, 1), 600),
             (LAYOUT.busy_ns(0, 1), 30 * LOOK_NS),
             (LAYOUT.packets(1, 1), 100),
@@ -159,6 +165,10 @@ mod tests {
         let seen = looks.look(LOOK_NS, vec![busy, idle]);
         assert_eq!(seen.measured[1], Measured { packets: 600, busy_ns: 0.75 * LOOK_NS as f64 });
         assert_eq!(seen.measured[3], Measured { packets: 100, busy_ns: 0.25 * LOOK_NS as f64 });
+        // Without an overload, the device may receive small submissions one after another.
+        let small = counts(&[(LAYOUT.packets(0, 1), 600), (LAYOUT.busy_ns(0, 1), LOOK_NS)]);
+        let seen = Looks::new(LAYOUT, 1).look(LOOK_NS, vec![small]);
+        assert_eq!(seen.measured[1], Measured::default());
     }
 
     #[test]

@@ -11,6 +11,8 @@
 
 mod forecast;
 mod hysteresis;
+#[cfg(test)]
+mod tests;
 mod trust;
 
 use super::load::{Load, LoadKey};
@@ -315,7 +317,8 @@ impl Planner {
         if let Some(current) = &self.current {
             self.trust.learn(&self.machine, seen, current, &self.table);
         }
-        let excluded = self.excluded(seen);
+        // A held placement keeps a slow device, because the operator has chosen it.
+        let excluded = if self.goal.policy.holds { seen.lost } else { self.excluded(seen) };
         let is_lost = self.uses(excluded);
         let load = self.expected_load(seen);
         self.update(&load, excluded);
