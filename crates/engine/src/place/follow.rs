@@ -67,7 +67,7 @@ impl Follower {
         devices: usize,
         burst_packets: usize,
     ) -> Self {
-        let shares = |allowed: &Box<[usize]>| {
+        let shares = |allowed: &[usize]| {
             let share = |device: usize| f32::from(u8::from(device == allowed[0]));
             Shares {
                 shares: (0..devices).map(share).collect(),
@@ -76,7 +76,7 @@ impl Follower {
                 overflow: PlaceSet::default(),
             }
         };
-        let functions = allowed.iter().map(shares).collect();
+        let functions = allowed.iter().map(|allowed| shares(allowed)).collect();
         Self { reader, functions, meter, burst_packets, full_turns: 0, is_overloaded: false }
     }
 

@@ -228,8 +228,8 @@ impl Monitor {
         let (planner, machine) = (&state.planner, state.planner.machine());
         let from = planner.choice().unwrap_or_else(|| planner.burst());
         let choice = Choice::parse(machine, text, from).map_err(Error::request)?;
-        let workers = choice.setting.workers != machine.workers || choice.setting.feeders > 0;
-        if workers {
+        let changes_workers = choice.setting.workers != machine.workers || choice.setting.feeders > 0;
+        if changes_workers {
             return Err(Error::request("`workers` and `feeders` of a placement cannot change while Godwit runs"));
         }
         let mut lost = choice.setting.on.common(self.lost()).iter();

@@ -174,7 +174,6 @@ fn switch(device: &str, device_keys: &str, workers: usize, opener: Option<Opener
     let report = run_with_socket(config, options, |path| {
         let mut client = ControlClient::connect(path);
         let mut number = 0;
-        let mut names = Vec::new();
         while number < SWITCHES {
             for request in [
                 policy("throughput", None, None),
@@ -195,7 +194,6 @@ fn switch(device: &str, device_keys: &str, workers: usize, opener: Option<Opener
                     assert!(text.starts_with(&format!("{placement} workers={workers}")), "{placement}: {text}");
                 }
                 number = result["number"].as_u64().unwrap();
-                names.push(result["policy"].as_str().unwrap().to_owned());
                 wait_for_packets(&record, PACKETS);
             }
         }
