@@ -143,6 +143,7 @@ GW_NATIVE void gw_avx2_authenticate(gw_avx2_group *group, gw_native_operation op
 {
     gw_avx2_texts texts;
     gw_ipsec_tag tags[GW_AVX2_LANES];
+    texts.shortest = ~0u;
     texts.longest = 0;
     for (gw_u32 i = 0; i < GW_AVX2_LANES; i++) {
         gw_avx2_text(&texts, i, gw_avx2_packet(group, i));
@@ -165,9 +166,8 @@ GW_NATIVE void gw_avx2_gcm_group(gw_avx2_group *group, gw_avx2_gcm *gcm,
     for (gw_u32 i = 0; i < group->count; i++) {
         gw_native_packet *packet = &group->packets[i];
         const gw_ipsec_sa *sa = packet->found.sa;
-        if (sa != gcm->sa) {
-            gw_avx2_gcm_keys(gcm, sa, gw_ipsec_aes_rounds(operation.suite));
-        }
+        gw_avx2_gcm_keys(gcm, sa, gw_ipsec_aes_rounds(operation.suite),
+                         gw_avx2_gcm_power(packet->data_bytes));
         gw_native_apply_tag(packet, operation, gw_avx2_gcm_packet(gcm, packet, operation.outbound));
         if (!packet->authentic) {
             gw_ipsec_stream(sa, operation.suite, packet->data - 8, packet->data,

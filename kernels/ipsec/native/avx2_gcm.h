@@ -10,7 +10,7 @@
 
 #include "avx2_ctr.h"
 
-/* Number of powers of the hash key, one more than the blocks of a step. */
+/* Highest power of the hash key: that of a step of eight blocks and the lengths. */
 #define GW_AVX2_GCM_POWERS (GW_AVX2_STEP_BLOCKS + 1)
 
 /* Keys of an SA. */
@@ -19,27 +19,39 @@ typedef struct gw_avx2_gcm {
     __m128i powers[GW_AVX2_GCM_POWERS + GW_AVX2_STEP_BLOCKS];
     const gw_ipsec_sa *sa;
     gw_u32 rounds;
+    gw_u32 count; /* number of powers that are known, from the first power on */
 } gw_avx2_gcm;
 
-/* Loads the powers of the hash key. Only the SAs of AES-128 contain the powers 5 to 8. */
-GW_NATIVE void gw_avx2_gcm_keys(gw_avx2_gcm *gcm, const gw_ipsec_sa *sa, gw_u32 rounds)
+/* Returns the highest power that a packet needs. */
+GW_NATIVE gw_u32 gw_avx2_gcm_power(gw_u32 bytes)
 {
-    const gw_u32 more = 4 * (rounds + 1);
+    const gw_u32 last = (bytes % GW_AVX2_STEP_BYTES + 15) / 16 + 1;
+    return bytes >= GW_AVX2_STEP_BYTES && last < GW_AVX2_STEP_BLOCKS ? GW_AVX2_STEP_BLOCKS : last;
+}
+
+/* Loads or computes the powers of the hash key up to `count`. SAs contain the first four, and those
+ * of AES-128 contain the first eight. */
+GW_NATIVE void gw_avx2_gcm_keys(gw_avx2_gcm *gcm, const gw_ipsec_sa *sa, gw_u32 rounds,
+                                gw_u32 count)
+{
+    const gw_u32 *more = sa->keys + 4 * (rounds + 1);
     __m128i *end = gcm->powers + GW_AVX2_GCM_POWERS;
-    for (gw_u32 i = 1; i <= GW_AVX2_GCM_POWERS; i++) {
-        if (i <= 4) {
-            *(end - i) = gw_ghash_key(sa->authentication + GW_GHASH_KEY_WORDS * (i - 1));
-        } else if (i <= 8 && rounds == 10) {
-            *(end - i) = gw_ghash_key(sa->keys + more + GW_GHASH_KEY_WORDS * (i - 5));
-        } else {
-            *(end - i) = gw_ghash_multiply(*(end - 4), *(end - (i - 4)));
+    if (sa != gcm->sa) {
+        for (gw_u32 i = 0; i < GW_AVX2_STEP_BLOCKS; i++) {
+            end[i] = _mm_setzero_si128();
         }
+        for (gw_u32 i = 1; i <= 4; i++) {
+            *(end - i) = gw_ghash_key(sa->authentication + GW_GHASH_KEY_WORDS * (i - 1));
+        }
+        gcm->sa = sa;
+        gcm->rounds = rounds;
+        gcm->count = 4;
     }
-    for (gw_u32 i = 0; i < GW_AVX2_STEP_BLOCKS; i++) {
-        end[i] = _mm_setzero_si128();
+    for (; gcm->count < count; gcm->count++) {
+        const gw_u32 i = gcm->count + 1;
+        *(end - i) = i <= 8 && rounds == 10 ? gw_ghash_key(more + GW_GHASH_KEY_WORDS * (i - 5))
+                                            : gw_ghash_multiply(*(end - 4), *(end - (i - 4)));
     }
-    gcm->sa = sa;
-    gcm->rounds = rounds;
 }
 
 /* Unreduced sum of products. */

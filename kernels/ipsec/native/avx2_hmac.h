@@ -85,11 +85,16 @@ GW_NATIVE void gw_avx2_hmac(const gw_avx2_texts *texts, gw_u32 state_words,
     }
 }
 
-#ifndef __SHA__
-static __attribute__((noinline)) void gw_avx2_hmac_sha1(const gw_avx2_texts *texts,
-                                                        gw_ipsec_tag tags[GW_AVX2_LANES])
+static __attribute__((noinline)) void gw_avx2_hmac_sha1_lanes(const gw_avx2_texts *texts,
+                                                              gw_ipsec_tag tags[GW_AVX2_LANES])
 {
     gw_avx2_hmac(texts, 5, tags);
+}
+
+#ifndef __SHA__
+static void gw_avx2_hmac_sha1(const gw_avx2_texts *texts, gw_ipsec_tag tags[GW_AVX2_LANES])
+{
+    gw_avx2_hmac_sha1_lanes(texts, tags);
 }
 
 static __attribute__((noinline)) void gw_avx2_hmac_sha256(const gw_avx2_texts *texts,

@@ -13,7 +13,7 @@
 
 #ifdef __SHA__
 
-#include "avx2_texts.h"
+#include "avx2_hmac.h"
 
 typedef struct gw_sha_ni {
     __m128i first;
@@ -207,9 +207,18 @@ GW_NATIVE void gw_sha_ni_hmac(const gw_avx2_texts *texts, gw_u32 first, gw_u32 s
     }
 }
 
+/* Number of blocks from which SHA-1 is faster with eight texts in the lanes of registers, if they
+ * are about equally long. SHA-256 is always faster with SHA instructions. */
+#define GW_SHA_NI_LANES_FROM 8u
+
 static __attribute__((noinline)) void gw_avx2_hmac_sha1(const gw_avx2_texts *texts,
                                                         gw_ipsec_tag tags[GW_AVX2_LANES])
 {
+    if (texts->shortest >= GW_SHA_NI_LANES_FROM &&
+        texts->longest - texts->shortest <= texts->shortest / 8) {
+        gw_avx2_hmac_sha1_lanes(texts, tags);
+        return;
+    }
     for (gw_u32 first = 0; first < GW_AVX2_LANES; first += 2) {
         gw_sha_ni_hmac(texts, first, 5, tags + first);
     }

@@ -15,7 +15,8 @@ typedef struct gw_avx2_texts {
     gw_u32 whole[GW_AVX2_LANES];                              /* complete blocks of the text */
     const gw_u8 *at[GW_AVX2_LANES];
     const gw_ipsec_sa *sa[GW_AVX2_LANES];
-    gw_u32 longest; /* largest `total` */
+    gw_u32 shortest; /* smallest `total` */
+    gw_u32 longest;
 } gw_avx2_texts;
 
 GW_NATIVE void gw_avx2_text(gw_avx2_texts *texts, gw_u32 i, const gw_native_packet *packet)
@@ -39,6 +40,7 @@ GW_NATIVE void gw_avx2_text(gw_avx2_texts *texts, gw_u32 i, const gw_native_pack
     texts->at[i] = packet->text;
     texts->whole[i] = whole;
     texts->total[i] = total;
+    texts->shortest = total < texts->shortest ? total : texts->shortest;
     texts->longest = total > texts->longest ? total : texts->longest;
 }
 

@@ -34,7 +34,8 @@ fn examples_are_valid() {
     }
 }
 
-/// The table has exactly one row per suite. Each row states correctly which native forms support it.
+/// The table has exactly one row per suite. Each row states correctly which native forms support
+/// the suite.
 #[test]
 fn suite_table_matches_the_kernels() {
     let page = page();
