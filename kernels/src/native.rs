@@ -23,6 +23,7 @@ pub struct Native {
 }
 
 /// Lookups of many addresses at once.
+#[allow(dead_code, reason = "a build without native forms constructs none")]
 struct Lookups {
     ipv4_bulk: unsafe extern "C" fn(*const u8, u32, *const u32, *mut u32, u64, u64),
     ipv6_bulk: unsafe extern "C" fn(*const u8, u32, *const [u8; 16], *mut u32, u64),
