@@ -185,7 +185,7 @@ impl Profiler<'_> {
             idle: Idle::Spin,
         };
         let found = self.subject.measure(&part, self.timing(true), &self.stop)?;
-        let (mpps, runs, cv) = (found.mpps[0], found.runs, found.cv);
+        let (mpps, runs, cv) = (found.mpps[0].max(1e-6), found.runs, found.cv);
         self.store.profile.receives.push(ReceivePoint { bytes, mpps, host_ns: found.host_ns, runs, cv });
         Ok(Outcome::Measured)
     }
