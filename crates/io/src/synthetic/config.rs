@@ -186,7 +186,7 @@ impl Config {
         }
     }
 
-    /// Returns the total length of the headers in bytes. Frames of a fixed length cannot be shorter.
+    /// Returns the length of the headers in bytes. Frames of a fixed length cannot be shorter.
     pub fn headers_bytes(&self) -> u16 {
         Shape::of(self).headers_bytes() as u16
     }
