@@ -133,7 +133,7 @@ decoder!(RSA, decode_rsa, Kind::Rsa);
 decoder!(EC, decode_ec, Kind::Ec);
 decoder!(ED25519, decode_ed25519, Kind::Ed25519);
 
-/// A decoder has no state of its own.
+/// Returns the provider, because a decoder has no further state.
 unsafe extern "C" fn new(provider: *const Provider) -> *mut c_void {
     provider.cast_mut().cast()
 }

@@ -45,7 +45,7 @@ pub(crate) fn nodes(sysfs: &Path) -> Vec<Node> {
 /// Unknown parts are `None`.
 pub(crate) fn of_pci(sysfs: &Path, address: &str) -> Location {
     let device = sysfs.join("bus/pci/devices").join(address.to_ascii_lowercase());
-    // The kernel writes -1 for an unknown node, and lane count 0 or 255 for a device without a link.
+    // The kernel writes -1 for an unknown node. Without a link, the number of lanes is 0 or 255.
     Location {
         numa_node: read(&device.join("numa_node")).and_then(|node| node.parse().ok()),
         link_speed: read(&device.join("current_link_speed"))
@@ -56,7 +56,8 @@ pub(crate) fn of_pci(sysfs: &Path, address: &str) -> Location {
     }
 }
 
-/// Returns the content of a file without surrounding spaces, or `None` if it is empty or unreadable.
+/// Returns the content of a file without surrounding spaces. Returns `None` if it is empty or
+/// unreadable.
 fn read(path: &Path) -> Option<String> {
     let text = fs::read_to_string(path).ok()?;
     Some(text.trim().to_owned()).filter(|text| !text.is_empty())

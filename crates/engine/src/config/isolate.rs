@@ -108,16 +108,6 @@ impl Config {
         Ok(self)
     }
 
-    /// Returns the digest of the functions and their tables. Measurements of these functions are
-    /// valid for every configuration with the same digest.
-    ///
-    /// # Errors
-    /// Returns an error if a file of a function cannot be read.
-    pub fn digest(&self) -> Result<String, ConfigError> {
-        let refuse = |error| ConfigError::at(&self.origin, 1, format!("a file of a function cannot be read: {error}"));
-        self.digest.text().map_err(refuse)
-    }
-
     /// Returns the edges of the chain from the ports `sources` to the functions, and back.
     fn edges(&self, functions: &[usize], sources: &[usize]) -> Vec<Edge> {
         let edge = |from: &str, class: Option<String>, to: &str| Edge {

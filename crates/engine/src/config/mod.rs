@@ -13,7 +13,6 @@
 //! | `workers.rs` | checks whether several workers can share the chain |
 //! | `change.rs` | new chain for a running engine |
 //! | `isolate.rs` | some functions alone, for measurements |
-//! | `digest.rs` | digest of the functions, for measurements |
 //! | `fingerprint.rs` | detects changes to other stanzas |
 //!
 //! Every error is one sentence with file and line ([`ConfigError`]). Reading a configuration also
@@ -24,7 +23,6 @@ mod chain;
 mod change;
 pub(crate) mod classes;
 mod devices;
-mod digest;
 mod document;
 mod error;
 mod fingerprint;
@@ -94,7 +92,6 @@ pub struct Config {
     /// Headroom and tailroom of the packet buffers. A new function chain must not need more.
     room: settings::Room,
     fingerprint: fingerprint::Fingerprint,
-    digest: digest::FunctionsDigest,
 }
 
 impl Config {
@@ -127,7 +124,6 @@ impl Config {
         }
         root.refuse_unknown(&document, &STANZAS)?;
         let fingerprint = fingerprint::Fingerprint::new(root.rest());
-        let digest = digest::FunctionsDigest::new(root.rest(), directory);
 
         let engine = EngineConfig::read(&document, root.table(&document, "engine")?, directory)?;
         let (packing, packing_keys) = settings::packing(&document, root.table(&document, "packing")?)?;
@@ -174,7 +170,6 @@ impl Config {
             path: None,
             room,
             fingerprint,
-            digest,
         })
     }
 
@@ -218,8 +213,8 @@ impl Config {
     }
 
     /// Checks that the profile of the placement exists, belongs to this machine, and contains the
-    /// costs of every function on each of its devices. The check is separate from
-    /// [`Config::parse`], because `godwit profile` measures the profile with the same configuration.
+    /// costs of every function on each of its devices. [`Config::parse`] does not check this,
+    /// because `godwit profile` measures the profile with the same configuration.
     ///
     /// # Errors
     /// Returns an error if the profile cannot be used. The error names the line of the stanza.

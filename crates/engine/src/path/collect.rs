@@ -148,7 +148,7 @@ impl Collect {
                 .filter(|&device| device != LAST_RESORT)
                 .for_each(|device| self.devices[device].load.skipped());
         }
-        // If all devices of the placement are lost, the function stays where `failover.rs` moved it.
+        // If all devices of the placement are lost, the function stays where the failover moved it.
         chosen.is_some_and(|device| self.placement.place(function, device))
     }
 

@@ -5,30 +5,27 @@ use std::collections::BTreeMap;
 use godwit_device::{Found, found, kind_of};
 use godwit_sched::place::Identity;
 
-use crate::config::{Config, ConfigError, DeviceConfig};
+use crate::config::{Config, DeviceConfig};
 use crate::control::cores::cores;
 use crate::place::devices::is_used;
 
 impl Config {
     /// Returns the machine, the version of Godwit and the configured functions. Measured costs are
-    /// valid only where these are the same. The date is left empty.
-    ///
-    /// # Errors
-    /// Returns an error if a file of a function cannot be read.
-    pub fn identity(&self) -> Result<Identity, ConfigError> {
+    /// valid only where these are the same. The date is empty.
+    pub fn identity(&self) -> Identity {
         let used: Vec<&DeviceConfig> = self.devices.iter().filter(|device| is_used(self, &device.id)).collect();
         // Probing the drivers takes time, so it is left out without need.
         let is_probed = |device: &&DeviceConfig| !godwit_device::is_synchronous(&device.id) && device.times.is_empty();
         let all: Vec<Found> = if used.iter().any(is_probed) { found() } else { Vec::new() };
         let devices = used.iter().filter_map(|device| Some((device.id.clone(), name_of(device, &all)?)));
-        Ok(Identity {
+        Identity {
             cpu: godwit_device::cpu::probe().name,
             cores: cores().len().max(1) as u32,
             devices: devices.collect::<BTreeMap<_, _>>(),
             config: digest(self),
             godwit: env!("CARGO_PKG_VERSION").to_owned(),
             date: String::new(),
-        })
+        }
     }
 }
 
@@ -74,7 +71,7 @@ mod tests {
     use crate::path::testing::TWO_FUNCTIONS;
 
     fn identity(text: &str) -> Identity {
-        Config::parse(text, "test", Path::new(".")).expect("valid").identity().expect("no files")
+        Config::parse(text, "test", Path::new(".")).expect("valid").identity()
     }
 
     #[test]

@@ -28,7 +28,7 @@ impl Model {
         })?;
         let refuse = |error: &dyn std::fmt::Display| format!("profile {path}: {error}");
         let profile = Profile::parse(&text).map_err(|error| refuse(&error))?;
-        let here = config.identity().map_err(|error| error.to_string())?;
+        let here = config.identity();
         profile.check_machine(&here).map_err(|error| refuse(&error))?;
         let setup = machine_setup(config);
         for function in &setup.functions {

@@ -44,7 +44,7 @@ fn text(device: &str, device_keys: &str, workers: usize, placement: &str) -> Str
 /// Returns a profile of this machine, in which the CPU has a low latency and the device a high
 /// rate.
 fn profile(config: &Config, device: &str) -> String {
-    let here = config.identity().unwrap();
+    let here = config.identity();
     let mut text = format!(
         "format = 1\nnoise_cv = 0.02\n[machine]\ncpu = {:?}\ncores = {}\nconfig = {:?}\ngodwit = {:?}\n\
          [host]\nreceive_ns = 30.0\nstream_ns = 5.0\n",

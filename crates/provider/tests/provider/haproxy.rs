@@ -49,7 +49,7 @@ pub(crate) fn configure(
     setup.folder.write("haproxy.cfg", text)
 }
 
-/// Runs HAProxy while `work` runs. Its arguments are the configuration of a client, the address, and
+/// Runs HAProxy while `work` runs. Its arguments are the configuration of a client, the address and
 /// the number of the process.
 fn serve(setup: &Setup, certified: &Certified, key: &Path, work: impl FnOnce(&Arc<ClientConfig>, SocketAddr, u32)) {
     let address = free_address();

@@ -85,7 +85,7 @@ pub(crate) fn conserved(json: &str) -> Value {
 /// Returns a profile of this machine for a configuration, with invented costs.
 pub(crate) fn profile(config: &Path) -> String {
     let config = godwit_engine::config::Config::load(config).expect("the configuration is valid");
-    let here = config.identity().expect("the machine is known");
+    let here = config.identity();
     let mut text = format!(
         "format = 1\n[machine]\ncpu = {:?}\ncores = {}\nconfig = {:?}\ngodwit = {:?}\n",
         here.cpu, here.cores, here.config, here.godwit

@@ -1,5 +1,5 @@
-//! Policy `latency-bound --under T`: chooses the placement with the lowest power that can process the
-//! load within a latency bound.
+//! Policy `latency-bound --under T`: chooses the placement with the lowest power that can process
+//! the load within a latency bound.
 
 use super::{Limits, Policy, Score, Splits, Unit, carries};
 use crate::place::Prediction;

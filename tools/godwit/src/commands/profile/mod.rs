@@ -72,7 +72,7 @@ pub(crate) fn execute(arguments: &Arguments) -> Result<(), Failure> {
     if config.holds_keys() {
         crate::privileges::disable_core_dumps();
     }
-    let mut here = config.identity().map_err(Failure::user)?;
+    let mut here = config.identity();
     here.date = events::today();
     let plan = Plan::new(&config, arguments.quick);
     let workers = config.engine.workers;
