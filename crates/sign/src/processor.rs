@@ -36,7 +36,7 @@ pub struct DeviceLost;
 ///
 /// The signer verifies each signature with the job's public key. If no result arrives in time, the
 /// CPU signs the job too. A device may therefore lose jobs.
-pub trait Device {
+pub trait Device: Send {
     /// Returns costs and limits.
     fn spec(&self) -> DeviceSpec;
 

@@ -51,7 +51,7 @@ fn write_config(folder: &Folder) {
         .class_edge("lan", "third", "back")
         .edge("inspect", "wan")
         .edge("back", "lan");
-    folder.write("config.toml", &text.to_string());
+    folder.write("config.toml", text.to_string());
 }
 
 /// Returns the command that measures the configuration with few points.
@@ -210,9 +210,9 @@ fn check_refusals(folder: &Folder, profile: &Profile) {
     }
     folder.write("profile.toml", "format = 1\nnoise_cv = ");
     assert!(run(&mut self::profile(folder)).refused().contains("line 2"));
-    folder.write("profile.toml", &profile.to_text().unwrap());
+    folder.write("profile.toml", profile.to_text().unwrap());
     // Other times of the modelled device are another device.
     let config = std::fs::read_to_string(folder.join("config.toml")).unwrap();
-    folder.write("config.toml", &config.replace("byte_ns = 1.5", "byte_ns = 1.6"));
+    folder.write("config.toml", config.replace("byte_ns = 1.5", "byte_ns = 1.6"));
     assert!(run(&mut self::profile(folder)).refused().contains("model:0"));
 }

@@ -82,7 +82,7 @@ impl OsslParam {
     }
 
     /// Returns the integer, or `None` if the parameter has another type.
-    pub(crate) fn to_integer(&self) -> Option<i64> {
+    pub(crate) fn as_integer(&self) -> Option<i64> {
         let is_integer = matches!(self.kind, INTEGER | UNSIGNED) && !self.data.is_null();
         match self.data_bytes {
             // SAFETY: OpenSSL passes a pointer to an integer of this size.
@@ -94,7 +94,7 @@ impl OsslParam {
     }
 
     /// Returns the text, or `None` if the parameter has another type.
-    pub(crate) fn to_text(&self) -> Option<&str> {
+    pub(crate) fn as_text(&self) -> Option<&str> {
         if self.kind != UTF8_STRING || self.data.is_null() {
             return None;
         }

@@ -252,8 +252,8 @@ impl Context {
     fn set_rsa(&mut self, param: &OsslParam) -> bool {
         // SAFETY: keys are texts.
         let key = unsafe { CStr::from_ptr(param.key) };
-        let number = param.to_integer().and_then(|number| c_int::try_from(number).ok());
-        match (key.to_bytes(), number, param.to_text()) {
+        let number = param.as_integer().and_then(|number| c_int::try_from(number).ok());
+        match (key.to_bytes(), number, param.as_text()) {
             (b"pad-mode", Some(padding @ (PKCS1 | PSS)), _) => self.rsa.padding = padding,
             (b"pad-mode", _, Some("pkcs1")) => self.rsa.padding = PKCS1,
             (b"pad-mode", _, Some("pss")) => self.rsa.padding = PSS,

@@ -1,8 +1,7 @@
 //! Model of a device. It creates real signatures after a delay in virtual time.
 
-use std::cell::RefCell;
 use std::collections::VecDeque;
-use std::rc::Rc;
+use std::sync::{Arc, Mutex};
 
 use godwit_sign::{Class, Device, DeviceCost, DeviceJob, DeviceLost, DeviceResult, DeviceSpec};
 
@@ -19,14 +18,14 @@ pub(crate) enum Mood {
 }
 
 pub(crate) struct Model {
-    pub(crate) mood: Rc<RefCell<Mood>>,
+    pub(crate) mood: Arc<Mutex<Mood>>,
     pub(crate) latency_ns: u64,
     jobs: VecDeque<(u64, DeviceJob)>,
 }
 
 impl Model {
-    pub(crate) fn new(mood: &Rc<RefCell<Mood>>) -> Self {
-        Self { mood: Rc::clone(mood), latency_ns: 1_000, jobs: VecDeque::new() }
+    pub(crate) fn new(mood: &Arc<Mutex<Mood>>) -> Self {
+        Self { mood: Arc::clone(mood), latency_ns: 1_000, jobs: VecDeque::new() }
     }
 }
 
@@ -40,11 +39,11 @@ impl Device for Model {
         assert!(jobs.iter().all(|job| job.key.class() == class));
         let end_ns = now_ns + self.latency_ns;
         self.jobs.extend(jobs.into_iter().map(|job| (end_ns, job)));
-        if *self.mood.borrow() == Mood::Lost { Err(DeviceLost) } else { Ok(()) }
+        if *self.mood.lock().unwrap() == Mood::Lost { Err(DeviceLost) } else { Ok(()) }
     }
 
     fn poll(&mut self, now_ns: u64, results: &mut Vec<DeviceResult>) -> Result<(), DeviceLost> {
-        let mood = *self.mood.borrow();
+        let mood = *self.mood.lock().unwrap();
         match mood {
             Mood::Lost => return Err(DeviceLost),
             Mood::Silent => self.jobs.clear(),

@@ -1,8 +1,7 @@
 //! Tests the signer with real keys: answers, refusals, cancellation, faults and lost devices.
 
-use std::cell::RefCell;
 use std::collections::BTreeSet;
-use std::rc::Rc;
+use std::sync::{Arc, Mutex};
 
 use godwit_sign::{
     Class, Device, Done, Hash, JobId, MESSAGE_BYTES_MAX, PolicyConfig, Refusal, Scheme, Signer, measure_costs,
@@ -14,7 +13,7 @@ use crate::{key, library};
 const SCHEME: Scheme = Scheme::RsaPss(Hash::Sha256);
 
 /// Returns a signer that always prefers its device.
-fn with_device(mood: &Rc<RefCell<Mood>>) -> Signer {
+fn with_device(mood: &Arc<Mutex<Mood>>) -> Signer {
     let config = PolicyConfig { fill_ns: 0, deadline_ns: 5_000, lost_ns: 50_000, ..PolicyConfig::default() };
     let devices: Vec<Box<dyn Device>> = vec![Box::new(Model::new(mood))];
     Signer::new(config, library(), devices).unwrap()
@@ -53,14 +52,14 @@ fn check(jobs: &[(JobId, Vec<u8>)], done: &[Done]) {
 #[test]
 fn devices_answer_and_lost_ones_are_replaced() {
     for mood in [Mood::Good, Mood::Flipped, Mood::Silent, Mood::Lost] {
-        let mood = Rc::new(RefCell::new(mood));
+        let mood = Arc::new(Mutex::new(mood));
         let mut signer = with_device(&mood);
         let jobs = submit(&mut signer, 40);
         let (mut now_ns, mut done) = (0, Vec::new());
         drain(&mut signer, &mut now_ns, &mut done);
         check(&jobs, &done);
         let counters = signer.counters();
-        match *mood.borrow() {
+        match *mood.lock().unwrap() {
             Mood::Good => assert_eq!((counters.signed_device, counters.devices_lost), (40, 0)),
             Mood::Flipped => assert_eq!((counters.signed_device, counters.faults_device), (0, 3)),
             Mood::Silent => assert_eq!((counters.signed_device, counters.late), (0, 40)),
@@ -73,12 +72,12 @@ fn devices_answer_and_lost_ones_are_replaced() {
 #[test]
 fn a_device_that_fails_under_load_causes_no_wrong_answer() {
     for failure in [Mood::Flipped, Mood::Silent, Mood::Lost] {
-        let mood = Rc::new(RefCell::new(Mood::Good));
+        let mood = Arc::new(Mutex::new(Mood::Good));
         let mut signer = with_device(&mood);
         let (mut now_ns, mut done, mut jobs) = (0, Vec::new(), Vec::new());
         for round in 0..6 {
             if round == 3 {
-                *mood.borrow_mut() = failure;
+                *mood.lock().unwrap() = failure;
             }
             jobs.append(&mut submit(&mut signer, 20));
             for _ in 0..5 {
@@ -111,7 +110,7 @@ fn invalid_jobs_are_refused() {
 
 #[test]
 fn cancelled_jobs_are_not_answered() {
-    let mood = Rc::new(RefCell::new(Mood::Good));
+    let mood = Arc::new(Mutex::new(Mood::Good));
     let mut signer = with_device(&mood);
     let mut jobs = submit(&mut signer, 20);
     let (mut now_ns, mut done) = (0, Vec::new());
