@@ -65,7 +65,7 @@ fn functions_receive_the_packets_of_each_step() {
 #[test]
 fn bad_program_is_refused_with_its_port_file_and_step() {
     let folder = Folder::new();
-    folder.write("load.toml", &PROGRAM.replace("to = \"300kpps\"", "to = \"max\""));
+    folder.write("load.toml", PROGRAM.replace("to = \"300kpps\"", "to = \"max\""));
     let config = config(&text(&folder));
     let error = Engine::new(config, &Options::default()).map(|_| ()).unwrap_err().to_string();
     for part in ["test.toml:", "port `in`", "load.toml: step 2", "10Mpps"] {

@@ -53,9 +53,12 @@ fn vectors() -> Vec<Vector> {
     ]
 }
 
+/// Outcome and resulting frame of each packet.
+type Results = Vec<(Outcome, Vec<u8>)>;
+
 /// Runs frames through `ref` and every implementation of this machine. Returns the name of each
-/// with its outcomes and the resulting frames.
-fn run_all(function: &dyn Function, frames: &[Vec<u8>]) -> Vec<(String, Vec<(Outcome, Vec<u8>)>)> {
+/// with its results.
+fn run_all(function: &dyn Function, frames: &[Vec<u8>]) -> Vec<(String, Results)> {
     let config = ArenaConfig { packets: frames.len(), ..ArenaConfig::default() };
     let mut region = Arena::new(config, 1).unwrap().split().remove(0);
     let fresh: Vec<Descriptor> = frames.iter().map(|frame| region.allocate(frame.len()).unwrap()).collect();
