@@ -9,7 +9,7 @@ help:
 	@echo 'make check   check format, lints, prose, dependencies and documentation, without the tests'
 	@echo 'make fuzz    run each fuzz target for a minute, or for SECONDS=N'
 	@echo 'make soak    run a router for an hour, or for SECONDS=N, under load and changes'
-	@echo 'make peers   build the programs that benchmarks compare with (DPDK, ipsec-mb, C++20 coroutines)'
+	@echo 'make peers   build the programs that benchmarks compare with (DPDK, ipsec-mb, OpenSSL, C++20 coroutines)'
 
 demo: install-build
 	cargo run --release --locked --package godwit -- demo $(DEMO)

@@ -70,6 +70,10 @@ fn decode(provider: &Provider, kind: Kind, bytes: &[u8]) -> Result<Option<KeyDat
 }
 
 /// Passes a key to OpenSSL.
+///
+/// # Safety
+///
+/// `callback` is a function of OpenSSL, and `data` its argument.
 unsafe fn deliver(key: KeyData, callback: Callback, data: *mut c_void) -> c_int {
     let kind = key.kind();
     let mut key = Box::into_raw(Box::new(key));

@@ -3,9 +3,9 @@
  * packets of a group have about the same length. Each step computes one block of every packet, and
  * packets that have ended keep their state.
  *
- *   packet    | block | block | ... | end, one or two blocks: rest of the text, 0x80, 0, bit length
- * |
+ *   packet    | block | block | ... | end |
  *
+ * The end consists of one or two blocks: the rest of the text, 0x80, zeros and the bit length.
  * The ends are built in memory, because a kernel must not read beyond the buffer of a packet. The
  * file has no include guard, because it is included once per word type. The file before it defines
  * GW_NAME(gw_hash_load), which loads a block of each packet as words, and the compression functions
